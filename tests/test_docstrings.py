@@ -69,7 +69,8 @@ def examples() -> list[doctest.DocTest]:
                 continue
             seen.add(id(value))
             home = getattr(value, "__module__", None) or module.__name__
-            scope = {**vars(importlib.import_module(home)), "weft": weft, "np": np}
+            names = {} if home == "weft" else vars(importlib.import_module(home))
+            scope = {**names, "weft": weft, "np": np}
             tests.append(parser.get_doctest(doc, scope, name, name, 0))
     return tests
 

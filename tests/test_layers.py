@@ -14,9 +14,13 @@ ORDER = (
     "printing", "ops", "interchange", "linalg", "special", "fft",
     "autograd", "pickling", "func", "methods",
     "graph", "memory", "compile", "amp",
-    "nn", "optim",
+    "nn", "distributions", "optim",
     "utils", "datasets", "metrics", "models", "serialization", "training",
-    "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing", "cli",
+    "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
+    "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
+    "accelerator", "backends", "distributed", "futures", "multiprocessing",
+    "overrides", "hub",
+    "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 
@@ -48,7 +52,7 @@ def imported(tree):
 def upward():
     for path in sorted(SOURCE.rglob("*.py")):
         mine = path.relative_to(SOURCE).with_suffix("").parts[0]
-        if mine == "__init__":
+        if mine in ("__init__", "__main__", "__config__"):
             continue  # the front door knows all
         for module, line in imported(ast.parse(path.read_text())):
             theirs = package_of(module)

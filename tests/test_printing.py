@@ -10,40 +10,40 @@ import weft
 @pytest.mark.parametrize(
     ("made", "shown"),
     [
-        (lambda: weft.tensor(3.0), "tensor(3., dtype=float32)"),
-        (lambda: weft.tensor(True), "tensor(True, dtype=bool)"),
-        (lambda: weft.tensor([]), "tensor([], shape=(0,), dtype=float32)"),
-        (lambda: weft.zeros(2, 0), "tensor([], shape=(2, 0), dtype=float32)"),
-        (lambda: weft.tensor([1, -20]), "tensor([  1, -20], shape=(2,), dtype=int64)"),
+        (lambda: weft.tensor(3.0), "tensor(3.)"),
+        (lambda: weft.tensor(True), "tensor(True)"),
+        (lambda: weft.tensor([]), "tensor([])"),
+        (lambda: weft.zeros(2, 0), "tensor([], size=(2, 0))"),
+        (lambda: weft.tensor([1, -20]), "tensor([  1, -20])"),
         (
             lambda: weft.tensor([0.5, float("nan"), float("-inf")]),
-            "tensor([0.5000,    nan,   -inf], shape=(3,), dtype=float32)",
+            "tensor([0.5000,    nan,   -inf])",
         ),
         (
             lambda: weft.tensor([1e-6, 1.0]),
-            "tensor([1.0000e-06, 1.0000e+00], shape=(2,), dtype=float32)",
+            "tensor([1.0000e-06, 1.0000e+00])",
         ),
-        (lambda: weft.tensor(1e10), "tensor(1.0000e+10, dtype=float32)"),
+        (lambda: weft.tensor(1e10), "tensor(1.0000e+10)"),
         (
             lambda: weft.tensor([1 - 2j, 0.5j]),
-            "tensor([1.0000-2.0000j, 0.0000+0.5000j], shape=(2,), dtype=complex64)",
+            "tensor([1.-2.0000j, 0.+0.5000j])",
         ),
         (
             lambda: weft.tensor([1.5], dtype=weft.bfloat16),
-            "tensor([1.5000], shape=(1,), dtype=bfloat16)",
+            "tensor([1.5000], dtype=weft.bfloat16)",
         ),
         (
             lambda: weft.ones(1, requires_grad=True),
-            "tensor([1.], shape=(1,), dtype=float32, requires_grad=True)",
+            "tensor([1.], requires_grad=True)",
         ),
         (
             lambda: weft.ones(1, requires_grad=True) * 2,
-            "tensor([2.], shape=(1,), dtype=float32, grad_fn=<mul>)",
+            "tensor([2.], grad_fn=<mul>)",
         ),
         (
             lambda: weft.arange(8).reshape(2, 2, 2),
             "tensor([[[0, 1],\n         [2, 3]],\n\n"
-            "        [[4, 5],\n         [6, 7]]], shape=(2, 2, 2), dtype=int64)",
+            "        [[4, 5],\n         [6, 7]]])",
         ),
     ],
 )  # fmt: skip
@@ -67,7 +67,7 @@ def test_options() -> None:
     weft.set_printoptions(precision=2, threshold=5, edgeitems=1)
     try:
         text = repr(weft.arange(8) / 3)
-        assert text.startswith("tensor([0.00, ..., 2.33]")
+        assert text.startswith("tensor([0.00,  ..., 2.33]")
     finally:
         weft.set_printoptions(precision=4, threshold=1000, edgeitems=3)
 

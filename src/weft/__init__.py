@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib as _importlib
+import math as _math
 import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -16,14 +17,17 @@ _late.provide(
     HookHandle="autograd.engine:HookHandle",
     Module="nn.module:Module",
     Optimizer="optim.optimizer:Optimizer",
+    SummaryWriter="training.events:SummaryWriter",
     RemovableHandle="nn.module:RemovableHandle",
     array_api="array_api",
     eager_kernels="compile.eager",
+    hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
     pool_code="compile.targets.cpu.pool_code",
     tensor="ops.creation:tensor",
+    write_out="ops.inplace:write_out",
     zeros="ops.creation:zeros",
 )
 
@@ -43,6 +47,7 @@ from weft.ops.public import LATER as _LATER
 from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.ops.elementwise import result_type
+from weft.core.size import Shape as Size
 from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
 from weft.core.device import (
     Device,
@@ -92,6 +97,8 @@ else:
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
+float, int = float32, int32
+e, inf, nan, pi, newaxis = _math.e, _math.inf, _math.nan, _math.pi, None
 
 _guard(globals())
 
@@ -99,30 +106,57 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
+    "accelerator",
     "amp",
     "array_api",
+    "backends",
     "cli",
     "compile",
+    "compiler",
+    "cpu",
+    "cuda",
     "datasets",
+    "distributed",
+    "distributions",
     "fft",
     "func",
+    "futures",
+    "fx",
     "graph",
+    "hub",
+    "jit",
     "layers",
+    "library",
     "linalg",
     "memory",
     "metrics",
     "models",
+    "mps",
+    "mtia",
+    "multiprocessing",
     "nn",
     "optim",
+    "overrides",
+    "profiler",
+    "random",
     "runtime",
+    "serialization",
+    "signal",
     "special",
     "static",
     "symbolic",
     "testing",
+    "torch",
     "training",
+    "types",
     "utils",
+    "version",
+    "vision",
+    "xpu",
 )
 _LAZY_NAMES = {
+    "typename": "ops.compositions",
+    "vmap": "func",
     "GradScaler": "amp",
     "autocast": "amp",
     "clear_autocast_cache": "amp",
@@ -147,7 +181,60 @@ _LAZY_NAMES = {
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
     "while_loop": "graph.control",
+    **dict.fromkeys(
+        [
+            "are_deterministic_algorithms_enabled",
+            "compiled_with_cxx11_abi",
+            "get_deterministic_debug_mode",
+            "get_device_module",
+            "get_float32_matmul_precision",
+            "get_num_interop_threads",
+            "is_deterministic_algorithms_warn_only_enabled",
+            "is_warn_always_enabled",
+            "set_deterministic_debug_mode",
+            "set_float32_matmul_precision",
+            "set_flush_denormal",
+            "set_num_interop_threads",
+            "set_warn_always",
+            "use_deterministic_algorithms",
+        ],
+        "switches",
+    ),
+    "AcceleratorError": "cuda",
+    "Event": "cpu",
+    "OutOfMemoryError": "cuda",
+    "Stream": "cpu",
 }
+
+_LAZY_GROUPS = {
+    "functional_names": "adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout "
+    "avg_pool1d batch_norm bilinear binary_cross_entropy_with_logits celu celu_ "
+    "channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+    "conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout dropout_ "
+    "embedding feature_alpha_dropout group_norm hardshrink hinge_embedding_loss "
+    "instance_norm kl_div layer_norm margin_ranking_loss max_pool1d max_pool2d "
+    "max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss "
+    "prelu rms_norm rrelu rrelu_ selu selu_ threshold threshold_ triplet_margin_loss",
+    "layout": "jagged layout sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr "
+    "strided",
+    "ops.view_copies": "alias_copy as_strided_copy detach_copy diagonal_copy "
+    "expand_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy "
+    "squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy "
+    "view_as_complex_copy view_as_real_copy view_copy",
+    "settings": "are_deterministic_algorithms_enabled get_deterministic_debug_mode "
+    "get_float32_matmul_precision get_num_interop_threads "
+    "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
+    "set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "
+    "set_num_interop_threads set_warn_always sym_float sym_int sym_ite sym_max sym_min "
+    "sym_not sym_sqrt sym_sum use_deterministic_algorithms",
+    "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
+    "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
+    "IntStorage LongStorage ShortStorage TypedStorage UntypedStorage is_storage",
+    "tensor_types": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor "
+    "FloatTensor HalfTensor IntTensor LongTensor ShortTensor set_default_tensor_type",
+}
+for _module, _names in _LAZY_GROUPS.items():
+    _LAZY_NAMES.update(dict.fromkeys(_names.split(), _module))
 
 if _TYPE_CHECKING:
     from weft.amp import (
@@ -171,6 +258,13 @@ if _TYPE_CHECKING:
     from weft.training import Trainer
 
 
+# Functions that are a tensor's method.
+_OF_TENSOR = (
+    "get_device", "is_conj", "is_distributed", "is_inference", "is_neg", "resolve_conj",
+    "resolve_neg",
+)  # fmt: skip
+
+
 def __getattr__(name: str) -> _Any:
     if name in _LAZY:
         return _importlib.import_module(f"weft.{name}")
@@ -183,8 +277,16 @@ def __getattr__(name: str) -> _Any:
         _guard(found := {name: _EXPORTED[name]})
         globals().update(found)
         return found[name]
+    if name[-1] == "_" != name[0] and hasattr(Tensor, name):  # weft.relu_(x)
+        return getattr(Tensor, name)
+    if name in _OF_TENSOR:
+        return getattr(Tensor, name)
+    if name.startswith("_foreach_"):
+        return _importlib.import_module("weft.foreach").find(name)
     if name in _EXPORTED:  # declared since
         return _EXPORTED[name]
+    if name == "__config__":
+        return _importlib.import_module("weft.__config__")
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 

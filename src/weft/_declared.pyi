@@ -1,6 +1,20 @@
 # Written by tools/stubs.py from the declarations of functions.
 
+from weft.linalg.checked import cholesky_inverse as cholesky_inverse
+from weft.linalg.checked import cholesky_solve as cholesky_solve
+from weft.linalg.checked import qr_of
+from weft.linalg.checked import svd_of
+from weft.linalg.checked import triangular_solve as triangular_solve
 from weft.linalg.factoring import cholesky as cholesky
+from weft.linalg.householder import geqrf as geqrf
+from weft.linalg.householder import orgqr as orgqr
+from weft.linalg.householder import ormqr as ormqr
+from weft.linalg.low_rank import lobpcg as lobpcg
+from weft.linalg.low_rank import pca_lowrank as pca_lowrank
+from weft.linalg.low_rank import svd_lowrank as svd_lowrank
+from weft.linalg.lu import lu_of
+from weft.linalg.lu import lu_solved
+from weft.linalg.lu import lu_unpack as lu_unpack
 from weft.linalg.powers import cross_along
 from weft.linalg.powers import matrix_exp as matrix_exp
 from weft.linalg.powers import matrix_power as matrix_power
@@ -66,6 +80,30 @@ from weft.ops.complex_numbers import polar as polar
 from weft.ops.complex_numbers import real as real
 from weft.ops.complex_numbers import view_as_complex as view_as_complex
 from weft.ops.complex_numbers import view_as_real as view_as_real
+from weft.ops.compositions import addbmm as addbmm
+from weft.ops.compositions import as_strided_scatter as as_strided_scatter
+from weft.ops.compositions import binomial as binomial
+from weft.ops.compositions import chain_matmul as chain_matmul
+from weft.ops.compositions import conj_physical as conj_physical
+from weft.ops.compositions import constant_pad_nd as constant_pad_nd
+from weft.ops.compositions import fill as fill
+from weft.ops.compositions import frexp as frexp
+from weft.ops.compositions import frobenius_norm as frobenius_norm
+from weft.ops.compositions import ger as ger
+from weft.ops.compositions import gradient as gradient
+from weft.ops.compositions import index_reduce as index_reduce
+from weft.ops.compositions import mvlgamma as mvlgamma
+from weft.ops.compositions import narrow_copy as narrow_copy
+from weft.ops.compositions import nonzero_static as nonzero_static
+from weft.ops.compositions import norm_except_dim as norm_except_dim
+from weft.ops.compositions import nuclear_norm as nuclear_norm
+from weft.ops.compositions import poisson as poisson
+from weft.ops.compositions import renorm as renorm
+from weft.ops.compositions import segment_reduce as segment_reduce
+from weft.ops.compositions import split_with_sizes as split_with_sizes
+from weft.ops.compositions import unsafe_chunk as unsafe_chunk
+from weft.ops.compositions import unsafe_split as unsafe_split
+from weft.ops.compositions import unsafe_split_with_sizes as unsafe_split_with_sizes
 from weft.ops.copies import clone as clone
 from weft.ops.copies import detach as detach
 from weft.ops.creation import arange as arange
@@ -119,8 +157,14 @@ from weft.ops.extremes import min as min
 from weft.ops.gamma_functions import digamma as digamma
 from weft.ops.gamma_functions import lgamma as lgamma
 from weft.ops.gamma_functions import polygamma as polygamma
+from weft.ops.gamma_sampling import sample_dirichlet
+from weft.ops.gamma_sampling import standard_gamma
 from weft.ops.gathering import gather as gather
 from weft.ops.gathering import take_along_dim as take_along_dim
+from weft.ops.histograms import histogram as histogram
+from weft.ops.histograms import histogramdd as histogramdd
+from weft.ops.incomplete_gamma import igamma as igamma
+from weft.ops.incomplete_gamma import igammac as igammac
 from weft.ops.index import index_add as index_add
 from weft.ops.index import index_copy as index_copy
 from weft.ops.index import index_fill as index_fill
@@ -141,6 +185,11 @@ from weft.ops.masks import masked_fill as masked_fill
 from weft.ops.masks import masked_scatter as masked_scatter
 from weft.ops.masks import masked_select as masked_select
 from weft.ops.masks import one_hot as one_hot
+from weft.ops.more_creation import empty_permuted as empty_permuted
+from weft.ops.more_creation import empty_strided as empty_strided
+from weft.ops.more_creation import from_file as from_file
+from weft.ops.more_creation import frombuffer as frombuffer
+from weft.ops.more_creation import range_
 from weft.ops.operands import argwhere as argwhere
 from weft.ops.operands import nonzero as nonzero
 from weft.ops.operands import unravel_index as unravel_index
@@ -264,6 +313,8 @@ from weft.ops.sorting import sort as sort
 from weft.ops.sorting import topk as topk
 from weft.ops.sorting import unique as unique
 from weft.ops.sorting import unique_consecutive as unique_consecutive
+from weft.ops.spectrogram import istft as istft
+from weft.ops.spectrogram import stft as stft
 from weft.ops.statistics import cdist as cdist
 from weft.ops.statistics import corrcoef as corrcoef
 from weft.ops.statistics import cov as cov
@@ -309,7 +360,14 @@ from weft.ops.transcendental import sqrt as sqrt
 from weft.ops.transcendental import tan as tan
 from weft.ops.transcendental import tanh as tanh
 from weft.ops.transcendental import xlogy as xlogy
+from weft.ops.windows import bartlett_window as bartlett_window
+from weft.ops.windows import blackman_window as blackman_window
+from weft.ops.windows import hamming_window as hamming_window
+from weft.ops.windows import hann_window as hann_window
+from weft.ops.windows import kaiser_window as kaiser_window
 
+_sample_dirichlet = sample_dirichlet
+_standard_gamma = standard_gamma
 absolute = abs
 arccos = acos
 arccosh = acosh
@@ -330,12 +388,17 @@ greater = gt
 greater_equal = ge
 less = lt
 less_equal = le
+lu = lu_of
+lu_solve = lu_solved
 moveaxis = movedim
 multiply = mul
 negative = neg
 not_equal = ne
+qr = qr_of
+range = range_
 row_stack = vstack
 subtract = sub
+svd = svd_of
 swapaxes = transpose
 swapdims = transpose
 trapz = trapezoid

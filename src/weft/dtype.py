@@ -5,10 +5,15 @@ A ``DType`` wraps one NumPy dtype. Mixed operands are promoted by category
 and a pair with no common member (float16 with bfloat16, uint8 with int8) goes
 to the smallest type that holds both. There is none for uint64 with a signed type,
 which is refused.
+
+>>> weft.promote_types(weft.float16, weft.bfloat16), isinstance(weft.int8, weft.dtype)
+(weft.float32, True)
 """
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -64,6 +69,17 @@ class DType:
 
     def __repr__(self) -> str:
         return f"weft.{self.name}"
+
+    @property
+    def abbr(self) -> str:
+        """A short name, such as ``f32`` and ``i64``.
+
+        >>> weft.float32.abbr, weft.bool.abbr, weft.complex64.abbr
+        ('f32', 'b8', 'c64')
+        """
+        if self.name in ("bool", "bfloat16"):
+            return {"bool": "b8", "bfloat16": "bf16"}[self.name]
+        return f"{self.name[0]}{8 * self.itemsize}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (as_dtype, (self.name,))
@@ -232,3 +248,26 @@ def scalar_dtype(value: Any) -> DType:
     if fractional is not None:
         return default_dtype() if fractional else int64
     raise DTypeError(f"expected a number, got {type(value).__name__}")
+
+
+class _Module(ModuleType):
+    """This module, which also stands for its class: PyTorch's ``dtype`` is the class.
+
+    >>> isinstance(weft.float32, weft.dtype), weft.dtype | None
+    (True, weft.dtype.DType | None)
+    """
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, DType)
+
+    def __call__(self, *args: Any) -> DType:
+        return DType(*args)
+
+    def __or__(self, other: Any) -> Any:
+        return DType | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | DType
+
+
+sys.modules[__name__].__class__ = _Module

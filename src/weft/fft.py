@@ -140,7 +140,7 @@ def fft(
     """The Fourier transform along a dimension, of ``n`` elements.
 
     >>> weft.fft.fft(weft.tensor([1.0, 0.0, 0.0, 0.0]))
-    tensor([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], shape=(4,), dtype=complex64)
+    tensor([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
     """
     x = _complex("fft", input)
     return _transform("fft", x, n, _one("fft", x, dim), norm, False)
@@ -152,7 +152,7 @@ def ifft(
     """The inverse of ``fft``.
 
     >>> weft.fft.ifft(weft.tensor([4.0, 0.0])).real
-    tensor([2., 2.], shape=(2,), dtype=float32)
+    tensor([2., 2.])
     """
     x = _complex("ifft", input)
     return _transform("ifft", x, n, _one("ifft", x, dim), norm, True)
@@ -176,7 +176,7 @@ def irfft(
     """The inverse of ``rfft``: ``n`` real numbers, an even number if not given.
 
     >>> weft.fft.irfft(weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0])), n=3)
-    tensor([1., 2., 3.], shape=(3,), dtype=float32)
+    tensor([1., 2., 3.])
     """
     x = _complex("irfft", input)
     return _from_half("irfft", x, n, _one("irfft", x, dim), norm, True)
@@ -188,7 +188,7 @@ def hfft(
     """The Fourier transform, which is real, of what has a Hermitian second half.
 
     >>> weft.fft.hfft(weft.tensor([1.0, 1.0]))
-    tensor([2., 0.], shape=(2,), dtype=float32)
+    tensor([2., 0.])
     """
     x = _complex("hfft", input)
     return _from_half("hfft", x, n, _one("hfft", x, dim), norm, False)
@@ -200,7 +200,7 @@ def ihfft(
     """The inverse of ``hfft``: the first half of a Hermitian result.
 
     >>> weft.fft.ihfft(weft.tensor([2.0, 0.0])).real
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     x = _real("ihfft", input)
     return _to_half("ihfft", x, n, _one("ihfft", x, dim), norm, True)
@@ -242,7 +242,7 @@ def fftn(
 
     >>> weft.fft.fftn(weft.ones(2, 3)).real
     tensor([[6., 0., 0.],
-            [0., 0., 0.]], shape=(2, 3), dtype=float32)
+            [0., 0., 0.]])
     """
     return _all("fftn", _complex("fftn", input), s, dim, norm, False)
 
@@ -254,7 +254,7 @@ def ifftn(
     """The inverse of ``fftn``.
 
     >>> weft.fft.ifftn(weft.fft.fftn(weft.ones(2, 3))).real.sum()
-    tensor(6., dtype=float32)
+    tensor(6.)
     """
     return _all("ifftn", _complex("ifftn", input), s, dim, norm, True)
 
@@ -278,7 +278,7 @@ def irfftn(
     """The inverse of ``rfftn``.
 
     >>> weft.fft.irfftn(weft.fft.rfftn(weft.ones(2, 4))).sum()
-    tensor(8., dtype=float32)
+    tensor(8.)
     """
     return _all_from_half("irfftn", _complex("irfftn", input), s, dim, norm, True)
 
@@ -340,7 +340,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
     """The frequencies of ``fft``'s elements, for samples ``d`` apart.
 
     >>> weft.fft.fftfreq(4)
-    tensor([ 0.0000,  0.2500, -0.5000, -0.2500], shape=(4,), dtype=float32)
+    tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """
     place = arange(_positive("fftfreq", n), device=device)
     below = (place - n * cast(place >= (n + 1) // 2, dtypes.int64)).to(dtypes.float64)
@@ -353,7 +353,7 @@ def rfftfreq(
     """The frequencies of ``rfft``'s elements, for samples ``d`` apart.
 
     >>> weft.fft.rfftfreq(4)
-    tensor([0.0000, 0.2500, 0.5000], shape=(3,), dtype=float32)
+    tensor([0.0000, 0.2500, 0.5000])
     """
     place = arange(_positive("rfftfreq", n) // 2 + 1, device=device)
     return (place.to(dtypes.float64) / (n * d)).to(dtype or default_dtype())
@@ -368,7 +368,7 @@ def fftshift(input: Tensor, dim: Dims = None) -> Tensor:
     """The elements with the frequency zero in the middle.
 
     >>> weft.fft.fftshift(weft.fft.fftfreq(4))
-    tensor([-0.5000, -0.2500,  0.0000,  0.2500], shape=(4,), dtype=float32)
+    tensor([-0.5000, -0.2500,  0.0000,  0.2500])
     """
     return _shifted("fftshift", input, dim, lambda n: n // 2)
 
@@ -377,6 +377,6 @@ def ifftshift(input: Tensor, dim: Dims = None) -> Tensor:
     """The inverse of ``fftshift``.
 
     >>> weft.fft.ifftshift(weft.fft.fftshift(weft.fft.fftfreq(5)))[0]
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
     return _shifted("ifftshift", input, dim, lambda n: math.ceil(n / 2))

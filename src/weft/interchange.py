@@ -44,7 +44,7 @@ def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
             f"{name}: this tensor is on {x.device.name!r}, where another library "
             "cannot read it; move it with .cpu()"
         )
-    x.storage.exposed = True
+    x.storage_record.exposed = True
     return x.array()
 
 
@@ -73,7 +73,7 @@ def from_dlpack(
         raise ExportError(f"from_dlpack: {type(x).__name__}: {error}") from error
     dtypes.of_array(array)
     out = Tensor(array.copy() if copy else array)
-    out.storage.exposed = not copy
+    out.storage_record.exposed = not copy
     return out if device is None else out.to(find_device(device))
 
 
@@ -90,7 +90,7 @@ def to_dlpack(
     >>> x = weft.zeros(2)
     >>> np.from_dlpack(x)[0] = 5
     >>> x
-    tensor([5., 0.], shape=(2,), dtype=float32)
+    tensor([5., 0.])
     """
     dlpack_device(self)
     if dl_device is not None and tuple(dl_device) != (CPU_CODE, 0):
@@ -147,7 +147,7 @@ def array_ufunc(
     """NumPy's ufuncs on tensors: the operator of the same name, differentiable.
 
     >>> np.add(np.ones(2), weft.tensor([1.0, 2.0]))
-    tensor([2., 3.], shape=(2,), dtype=float64)
+    tensor([2., 3.], dtype=weft.float64)
     """
     if method == "__call__" and not kwargs:
         found = plain_call(ufunc, args)
@@ -162,7 +162,7 @@ def array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) 
     """NumPy's functions on tensors: Weft's own, or NumPy's on their values.
 
     >>> np.concatenate([weft.tensor([1]), weft.tensor([2, 3])])
-    tensor([1, 2, 3], shape=(3,), dtype=int64)
+    tensor([1, 2, 3])
     """
     numpy_protocol = late.find("numpy_protocol")
 
@@ -211,7 +211,7 @@ def shallow_copy(self: Tensor) -> Tensor:
     True
     """
     twin = type(self).__new__(type(self))
-    self.storage.version  # noqa: B018 - made now, so that both share it
+    self.storage_record.version  # noqa: B018 - made now, so that both share it
     vars(twin).update(vars(self))
     if self.is_leaf and self._node is not None:
         twin._node = None
@@ -223,7 +223,7 @@ def plain_call(ufunc: Any, args: tuple[Any, ...]) -> Any:
     """A ufunc of tensors and Python numbers; None where it takes more than that.
 
     >>> weft.interchange.plain_call(np.sqrt, (weft.tensor([4.0, 9.0]),))
-    tensor([2., 3.], shape=(2,), dtype=float32)
+    tensor([2., 3.])
     """
     name = UFUNCS.get(ufunc)
     if name is None:

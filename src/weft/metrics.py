@@ -129,7 +129,7 @@ class ConfusionMatrix(Metric):
     >>> metric.update(weft.tensor([0, 1, 1]), weft.tensor([0, 0, 1]))
     >>> metric.compute()
     tensor([[1, 1],
-            [0, 1]], shape=(2, 2), dtype=int64)
+            [0, 1]])
     """
 
     def __init__(self, classes: int) -> None:

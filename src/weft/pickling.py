@@ -56,7 +56,7 @@ def rebuild_tensor(
     """A tensor over an array.
 
     >>> weft.pickling.rebuild_tensor(weft.Tensor, np.ones(2), "cpu", True, False)
-    tensor([1., 1.], shape=(2,), dtype=float64, requires_grad=True)
+    tensor([1., 1.], dtype=weft.float64, requires_grad=True)
     """
     made: Any = object.__new__(kind)
     made._data, made._node = array, None
@@ -72,7 +72,7 @@ def rebuild_view(
     >>> _ = weft.pickling.rebuild_view(x, x[0]._chain, False, False).add_(1)
     >>> x
     tensor([[1., 1., 1.],
-            [0., 0., 0.]], shape=(2, 3), dtype=float32)
+            [0., 0., 0.]])
     """
     out = base
     with no_grad():

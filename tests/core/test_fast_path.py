@@ -236,7 +236,7 @@ def outcome(write, x):
         write(x)
     except (WeftError, OverflowError) as error:
         return x.numpy(force=True).tolist(), type(error), str(error).split("\n")[0]
-    change = x.storage.change[0]
+    change = x.storage_record.change[0]
     return x.numpy(force=True).tolist(), x._version - before, change, history(x)
 
 
@@ -252,7 +252,7 @@ def test_writing_by_a_short_way_is_writing(name):
 def test_the_line_of_a_write_is_the_users():
     x = weft.ones(3)
     x[1] = 2.0
-    code, _ = x.storage.change[1:]
+    code, _ = x.storage_record.change[1:]
     assert code.co_name == "test_the_line_of_a_write_is_the_users"
 
 

@@ -27,7 +27,8 @@ OPERATORS = {
         "im2col_op", "window_counts",
     },
     "weft.ops.pooling": {
-        "adaptive_bounds", "adaptive_max_index_op", "max_pool_index_op",
+        "adaptive_bounds", "adaptive_max_index_op", "max_pool_index_op", "max_pool_op",
+        "picked",
     },
     "weft.ops.resample": {"Taps", "resample_op"},
     "weft.ops.index": {"take_op"},  # after a check that names the layer

@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
         value = value + 0 if value._is_zerotensor() else value
         array = (value.float() if name == "bfloat16" else value).numpy()
         return name, tuple(value.shape), array
-    if type(value) in (tuple, torch.Size) and all(type(n) is int for n in value):
+    if type(value) in (tuple, weft.Size, torch.Size) and set(map(type, value)) <= {int}:
         return tuple(value)
     if isinstance(value, (weft.DType, torch.dtype)):
         return str(value).rpartition(".")[2]

@@ -35,7 +35,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
     """Arrays joined along an axis; with ``axis=None``, flattened first.
 
     >>> weft.array_api.concat([weft.tensor([1]), weft.tensor([2, 3])])
-    tensor([1, 2, 3], shape=(3,), dtype=int64)
+    tensor([1, 2, 3])
     """
     joined = _several("concat", arrays)
     if axis is None:
@@ -69,7 +69,7 @@ def flip(x: Array, /, *, axis: Any = None) -> Array:
     """The elements in reverse order along axes (all by default).
 
     >>> weft.array_api.flip(weft.arange(3))
-    tensor([2, 1, 0], shape=(3,), dtype=int64)
+    tensor([2, 1, 0])
     """
     return padding.flip(x, normalize_dims("flip", axis, x.ndim))
 
@@ -105,7 +105,7 @@ def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
     """Each element repeated, one after the other.
 
     >>> weft.array_api.repeat(weft.tensor([1, 2]), 2)
-    tensor([1, 1, 2, 2], shape=(4,), dtype=int64)
+    tensor([1, 1, 2, 2])
     """
     return index.repeat_interleave(check_array("repeat", x), repeats, axis)
 
@@ -128,7 +128,7 @@ def roll(x: Array, /, shift: Any, *, axis: Any = None) -> Array:
     """The elements shifted along axes, those pushed out coming in at the other end.
 
     >>> weft.array_api.roll(weft.arange(4), 1)
-    tensor([3, 0, 1, 2], shape=(4,), dtype=int64)
+    tensor([3, 0, 1, 2])
     """
     if axis is None:
         return padding.roll(x, shift)
@@ -164,7 +164,7 @@ def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
     """The whole array repeated along each axis.
 
     >>> weft.array_api.tile(weft.tensor([1, 2]), (2,))
-    tensor([1, 2, 1, 2], shape=(4,), dtype=int64)
+    tensor([1, 2, 1, 2])
     """
     return padding.tile(x, as_shape(repetitions))
 
@@ -173,6 +173,6 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis.
 
     >>> weft.array_api.unstack(weft.tensor([[1, 2], [3, 4]]))[1]
-    tensor([3, 4], shape=(2,), dtype=int64)
+    tensor([3, 4])
     """
     return slicing.unbind(x, axis)

@@ -58,7 +58,7 @@ def fftfreq(
     """The frequencies of ``fft``'s elements, for samples ``d`` apart.
 
     >>> weft.array_api.fft.fftfreq(2)
-    tensor([ 0.0000, -0.5000], shape=(2,), dtype=float32)
+    tensor([ 0.0000, -0.5000])
     """
     return _fft.fftfreq(n, d, dtype=dtype, device=device)
 
@@ -69,7 +69,7 @@ def rfftfreq(
     """The frequencies of ``rfft``'s elements, for samples ``d`` apart.
 
     >>> weft.array_api.fft.rfftfreq(2)
-    tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.5000])
     """
     return _fft.rfftfreq(n, d, dtype=dtype, device=device)
 
@@ -78,7 +78,7 @@ def fftshift(x: Array, /, *, axes: Any = None) -> Array:
     """The elements with the frequency zero in the middle.
 
     >>> weft.array_api.fft.fftshift(weft.tensor([0, 1, -1]))
-    tensor([-1,  0,  1], shape=(3,), dtype=int64)
+    tensor([-1,  0,  1])
     """
     return _fft.fftshift(check_array("fftshift", x), _tuple(axes))
 
@@ -87,7 +87,7 @@ def ifftshift(x: Array, /, *, axes: Any = None) -> Array:
     """The inverse of ``fftshift``.
 
     >>> weft.array_api.fft.ifftshift(weft.tensor([-1, 0, 1]))
-    tensor([ 0,  1, -1], shape=(3,), dtype=int64)
+    tensor([ 0,  1, -1])
     """
     return _fft.ifftshift(check_array("ifftshift", x), _tuple(axes))
 

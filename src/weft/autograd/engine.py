@@ -98,7 +98,7 @@ def backward(
     >>> x = weft.tensor(3.0, requires_grad=True)
     >>> weft.autograd.backward(x * x)
     >>> x.grad
-    tensor(6., dtype=float32)
+    tensor(6.)
     """
     outputs = _as_list(tensors)
     seeds = _seeds("backward", outputs, grad_tensors)
@@ -134,7 +134,7 @@ def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
         leaf.grad = leaf.grad + g
     else:
         np.add(leaf.grad._data, g._data, out=leaf.grad._data)
-        leaf.grad.storage.touch("backward")
+        leaf.grad.storage_record.touch("backward")
 
 
 def _own(g: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ def grad(
     >>> x = weft.tensor(3.0, requires_grad=True)
     >>> (dx,) = weft.autograd.grad(x**3, x, create_graph=True)
     >>> weft.autograd.grad(dx, x)
-    (tensor(18., dtype=float32),)
+    (tensor(18.),)
     """
     ins = _as_list(inputs)
     nodes = [_node_of("grad", x) for x in ins]
@@ -262,7 +262,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     >>> handle = x.register_hook(lambda g: g * 10)
     >>> (x * 2).backward()
     >>> x.grad
-    tensor(20., dtype=float32)
+    tensor(20.)
     """
     if self._node is None:
         raise AutogradError(
@@ -279,7 +279,7 @@ def retain_grad(self: Tensor) -> None:
     >>> y.retain_grad()
     >>> (y * 3).backward()
     >>> y.grad
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
     if self._node is None:
         raise AutogradError("retain_grad: this tensor does not require grad")

@@ -76,7 +76,7 @@ class Function(FunctionCtx):
     >>> x = weft.tensor(3.0, requires_grad=True)
     >>> Double.apply(x).backward()
     >>> x.grad
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
 
     in_graphs = True  # whether a captured program keeps this backward as a graph

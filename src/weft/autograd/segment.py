@@ -200,7 +200,7 @@ class Segment:
                 draws(generator)
 
         def on_change(target: Tensor) -> None:
-            storage = target.storage
+            storage = target.storage_record
             if id(storage) not in self.changed:
                 self.changed[id(storage)] = storage
                 self._freeze(storage)
@@ -337,7 +337,7 @@ class Segment:
             states.setdefault(generator, state_of(generator))
 
         def on_change(target: Tensor) -> None:
-            key = id(target.storage)
+            key = id(target.storage_record)
             if key in self.changed and key not in undo and type(target) is Tensor:
                 undo[key] = Change(target)
 
@@ -481,7 +481,7 @@ def _never(*args: Any) -> Any:
 
 
 def _changed_before(x: Tensor) -> AutogradError:
-    storage = x.storage
+    storage = x.storage_record
     return AutogradError(
         f"checkpoint: a {x.dtype.name} tensor of shape {tuple(x.shape)} that the "
         f"checkpointed function reads was changed in place by {storage.change[0]!r} "
@@ -513,13 +513,13 @@ class Change:
         self.tensor = target if target._base is None else target._base
         self.value = self.tensor._data.copy()
         self.node = self.tensor._node
-        self.fields = [getattr(target.storage, name) for name in self._FIELDS]
+        self.fields = [getattr(target.storage_record, name) for name in self._FIELDS]
 
     def undo(self) -> None:
         np.copyto(self.tensor._data, self.value)
         self.tensor._node = self.node
         for name, value in zip(self._FIELDS, self.fields, strict=True):
-            setattr(self.tensor.storage, name, value)
+            setattr(self.tensor.storage_record, name, value)
 
 
 @contextmanager

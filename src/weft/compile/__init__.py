@@ -4,7 +4,7 @@
 
 >>> double = weft.compile(lambda x: x * 2)
 >>> double(weft.ones(2))
-tensor([2., 2.], shape=(2,), dtype=float32)
+tensor([2., 2.])
 
 Its parts are imported when they are asked for: eager kernels need few of them.
 """

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from weft import late
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, WeftError
 
@@ -39,12 +40,42 @@ def guarded(fn: Callable[..., Any]) -> Callable[..., Any]:
         except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
             if isinstance(error, WeftError):
                 raise
+            renamed = kwargs and other_names(fn, kwargs)
+            if renamed:
+                return renamed(*args)
             clear = _culprit(fn, args, kwargs, error)
             if clear is None:
                 raise
         raise clear
 
     call.__module__ = "weft"  # where it can be found by its name
+    return call
+
+
+# PyTorch takes NumPy's names for these arguments.
+_NUMPY = {
+    "axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input",
+    "x2": "other",
+}  # fmt: skip
+
+
+def other_names(fn: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    """The call with NumPy's names of arguments and ``out``, if that is what it has."""
+    known = inspect.signature(fn).parameters
+    given = {
+        _NUMPY[k] if k not in known and _NUMPY.get(k) in known else k: value
+        for k, value in kwargs.items()
+    }
+    has_out = "out" in given and "out" not in known
+    out = given.pop("out") if has_out else None
+    if not has_out and given.keys() == kwargs.keys():
+        return None
+
+    def call(*args: Any) -> Any:
+        result = fn(*args, **given)
+        return result if out is None else write(out, result, fn.__name__)
+
+    write = late.find("write_out")
     return call
 
 

@@ -134,7 +134,7 @@ def _leave(op: Op, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> A
     if mode.inference:
         _mark_inference(out)
         if plain and op.view and _shares(op, args[0], params, out):
-            out._storage = args[0].storage  # what is written there is noted here
+            out._storage = args[0].storage_record  # what is written there is noted here
     if op.view and mode.views and out is not args[0] and not (plain and mode.inference):
         link_view(op, args[0], params, out)
     if mode.recording:

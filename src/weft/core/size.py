@@ -672,7 +672,44 @@ def may_be_negative(size: Any) -> bool:
     return not _never_below(size)
 
 
-class TensorShape(tuple[Any, ...]):
+class Shape(tuple[Any, ...]):
+    """The sizes of a tensor's dimensions: ``weft.Size``, a tuple that counts elements.
+
+    >>> size = weft.zeros(2, 3).shape
+    >>> size.numel(), size[1:] == (3,), type(size[:1] + size) is weft.Size
+    (6, True, True)
+    """
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape.
+
+        >>> weft.Size([2, 3]).numel()
+        6
+        """
+        return math.prod(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return type(self)(found) if type(index) is slice else found
+
+    def __add__(self, other: tuple[Any, ...]) -> Shape:
+        return Shape(tuple.__add__(self, other))
+
+    def __radd__(self, other: tuple[Any, ...]) -> Shape:
+        return Shape(other) + self
+
+    def __mul__(self, count: Any) -> Shape:
+        return Shape(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
+
+    def __reduce__(self) -> Any:
+        return type(self), (tuple(self),)
+
+
+class TensorShape(Shape):
     """A tuple of sizes with the questions of TensorFlow's ``TensorShape``.
 
     >>> with weft.static.Graph().as_default():
@@ -709,10 +746,6 @@ class TensorShape(tuple[Any, ...]):
         for n in self.as_list():
             total = None if total is None or n is None else total * n
         return total
-
-    def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        return TensorShape(found) if isinstance(key, slice) else found
 
 
 def same(a: Any, b: Any) -> bool:

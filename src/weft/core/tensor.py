@@ -14,7 +14,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft import late
 from weft.core.device import Device, cpu
-from weft.core.size import Size
+from weft.core.size import Shape, Size
 from weft.core.tape import Leaf, Storage, keep_in_row
 from weft.errors import AutogradError, DTypeError, ShapeError
 from weft.runtime.cpu.buffers import owned
@@ -36,11 +36,11 @@ class Tensor(_Methods):
     dtype. A NumPy array and a tensor keep their dtype and share their memory.
 
     >>> weft.Tensor(2, 3).shape, weft.Tensor([2, 3])
-    ((2, 3), tensor([2., 3.], shape=(2,), dtype=float32))
+    ((2, 3), tensor([2., 3.]))
     >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).sum().backward()
     >>> x.grad
-    tensor([2., 4.], shape=(2,), dtype=float32)
+    tensor([2., 4.])
     """
 
     # Defaults live on the class, so that making a tensor sets two fields.
@@ -75,13 +75,13 @@ class Tensor(_Methods):
     # -- properties
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """The size of each dimension.
 
         >>> weft.zeros(2, 3).shape
         (2, 3)
         """
-        return self._data.shape
+        return Shape(self._data.shape)
 
     @property
     def ndim(self) -> int:
@@ -168,7 +168,7 @@ class Tensor(_Methods):
         return 0 if self._storage is None else self._storage.version
 
     @property
-    def storage(self) -> Storage:
+    def storage_record(self) -> Storage:
         """The record of this memory's changes, made when first used."""
         if self._storage is None:
             self._storage = Storage()
@@ -249,7 +249,7 @@ class DeviceTensor(Tensor):
 
     def alias(self, node: Any = None) -> Tensor:
         twin = DeviceTensor(self._data, self.device, node)
-        twin._storage = self.storage
+        twin._storage = self.storage_record
         return twin
 
     def freeze(self) -> None:
@@ -295,4 +295,4 @@ def _look_at(tensor: Tensor, other: Tensor) -> None:
     for name, value in vars(seen).items():
         setattr(tensor, name, value)
     if tensor._base is not None:
-        tensor.storage.add_view(tensor)
+        tensor.storage_record.add_view(tensor)

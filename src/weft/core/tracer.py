@@ -53,7 +53,7 @@ class Tracer(Tensor):
 
     def alias(self, node: Any = None) -> Tensor:
         twin = self._with(self.parts, node)
-        twin._storage = self.storage
+        twin._storage = self.storage_record
         return twin
 
     def freeze(self) -> None:

@@ -25,7 +25,7 @@ class ImageFolder(Dataset):
     ...         _ = file.write(b"P5 2 1 255 " + bytes([0, 255]))
     >>> data = weft.datasets.ImageFolder(root)
     >>> data.classes, len(data), data[1]
-    (['cat', 'dog'], 2, (tensor([[[0., 1.]]], shape=(1, 1, 2), dtype=float32), 1))
+    (['cat', 'dog'], 2, (tensor([[[0., 1.]]]), 1))
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class CSV(Dataset):
     ...     _ = file.write("size,petals,name\\n1.5,5,rose\\n0.5,6,lily\\n")
     >>> data = weft.datasets.CSV(path, target="name")
     >>> data[0]
-    (tensor([1.5000, 5.0000], shape=(2,), dtype=float32), 1)
+    (tensor([1.5000, 5.0000]), 1)
     >>> data.categories["name"]
     ['lily', 'rose']
     """

@@ -70,7 +70,7 @@ class TextCorpus:
         """Characters as numbers.
 
         >>> weft.datasets.TextCorpus("ab").encode("ba")
-        tensor([1, 0], shape=(2,), dtype=int64)
+        tensor([1, 0])
         """
         try:
             return Tensor(np.array([self._number[char] for char in text], np.int64))

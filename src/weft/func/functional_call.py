@@ -52,7 +52,7 @@ def functional_call(
     >>> layer = weft.nn.Linear(2, 1)
     >>> state = {"weight": weft.ones(1, 2), "bias": weft.zeros(1)}
     >>> weft.func.functional_call(layer, state, (weft.tensor([1.0, 2.0]),))
-    tensor([3.], shape=(1,), dtype=float32)
+    tensor([3.])
     """
     given: dict[str, Tensor] = {}
     dicts = parameter_and_buffer_dicts

@@ -50,7 +50,7 @@ def jacrev(
 
     >>> weft.func.jacrev(lambda x: x**2)(weft.tensor([1.0, 2.0]))
     tensor([[2., 0.],
-            [0., 4.]], shape=(2, 2), dtype=float32)
+            [0., 4.]])
     """
 
     @functools.wraps(func)
@@ -89,7 +89,7 @@ def jacfwd(
 
     >>> weft.func.jacfwd(lambda x: x**2)(weft.tensor([1.0, 2.0]))
     tensor([[2., 0.],
-            [0., 4.]], shape=(2, 2), dtype=float32)
+            [0., 4.]])
     """
 
     @functools.wraps(func)
@@ -166,6 +166,6 @@ def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
 
     >>> weft.func.hessian(lambda x: (x**3).sum())(weft.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
-            [ 0., 12.]], shape=(2, 2), dtype=float32)
+            [ 0., 12.]])
     """
     return jacfwd(jacrev(func, argnums), argnums)

@@ -186,7 +186,7 @@ def jvp(
 
     >>> x = weft.tensor(2.0)
     >>> weft.func.jvp(lambda x: x**3, (x,), (weft.tensor(1.0),))
-    (tensor(8., dtype=float32), tensor(12., dtype=float32))
+    (tensor(8.), tensor(12.))
     """
     leaves, structure = tree_flatten(_as_tuple("jvp", "primals", primals))
     moves, shape = tree_flatten(_as_tuple("jvp", "tangents", tangents))

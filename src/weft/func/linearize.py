@@ -69,7 +69,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
 
     >>> y, push = weft.func.linearize(weft.sin, weft.tensor(0.0))
     >>> push(weft.tensor(2.0))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     from weft.ops.creation import zeros_like
 

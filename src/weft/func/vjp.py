@@ -115,7 +115,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     >>> y, pull = weft.func.vjp(lambda a, b: a * b, weft.tensor(2.0), weft.tensor(3.0))
     >>> pull(weft.tensor(1.0))
-    (tensor(3., dtype=float32), tensor(2., dtype=float32))
+    (tensor(3.), tensor(2.))
     """
     run = Pulled("vjp", lambda args: func(*args), primals, has_aux)
 
@@ -177,7 +177,7 @@ def value_and_grad(
     """A function that gives ``func``'s value and its gradient.
 
     >>> weft.func.value_and_grad(lambda x: x * x)(weft.tensor(3.0))
-    (tensor(9., dtype=float32), tensor(6., dtype=float32))
+    (tensor(9.), tensor(6.))
     """
 
     @functools.wraps(func)
@@ -210,7 +210,7 @@ def grad(
 
     >>> df = weft.func.grad(weft.sin)
     >>> weft.func.grad(df)(weft.tensor(1.0))
-    tensor(-0.8415, dtype=float32)
+    tensor(-0.8415)
     """
     both = value_and_grad(func, argnums, has_aux)
 

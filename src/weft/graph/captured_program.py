@@ -29,7 +29,7 @@ class Captured:
 
     >>> double = weft.graph.capture(lambda x: x * 2, weft.ones(3))
     >>> double(weft.tensor([1.0, 2.0, 3.0]))
-    tensor([2., 4., 6.], shape=(3,), dtype=float32)
+    tensor([2., 4., 6.])
     """
 
     def __init__(

@@ -37,7 +37,7 @@ import numpy as np
 
 from weft.core.lowering import SAME
 from weft.core.op import Op, TensorType
-from weft.core.size import Scope, Size, TensorShape
+from weft.core.size import Scope, Shape, Size, TensorShape
 from weft.dtype import INT, of_array
 from weft.errors import (
     INTERNAL,
@@ -142,6 +142,12 @@ class Node(_Fields):
         lasti: int = 0,
         role: Role = FORWARD,
     ) -> Node:
+        if params and not _SHAPES.isdisjoint(map(_type, params.values())):
+            params = {k: _plain(value) for k, value in params.items()}
+        if _type(type) is TensorType and _type(type.shape) is not tuple:
+            type = _plain_type(type)
+        elif _type(type) is tuple:
+            type = tuple([_plain_type(one) for one in type])
         node = _new(_Fields)
         node.op = op
         node.inputs = inputs
@@ -424,8 +430,6 @@ class Builder:
         name: str | None = None,
     ) -> Node:
         """A new node; its type is the operator's rule unless given."""
-        if params and TensorShape in map(_type, params.values()):
-            params = {k: _plain(value) for k, value in params.items()}
         if type is None:
             type = infer(op, inputs, params)
         origin = self.origin
@@ -469,8 +473,7 @@ class Builder:
         return node
 
     def input(self, type: TensorType, name: str = "input") -> Node:
-        if isinstance(type.shape, TensorShape):
-            type = TensorType(tuple(type.shape), type.dtype)
+        type = _plain_type(type)
         return self.add(INPUT, (), {"type": type}, type, name)
 
     def constant(self, value: np.ndarray, name: str = "constant") -> Node:
@@ -504,8 +507,16 @@ class Builder:
         return Graph(self.name, self.nodes, outputs, self.sizes)
 
 
+_SHAPES = {Shape, TensorShape}
+
+
+def _plain_type(type: Any) -> Any:
+    plain = _type(type) is not TensorType or _type(type.shape) is tuple
+    return type if plain else TensorType(tuple(type.shape), type.dtype)
+
+
 def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, TensorShape) else value
+    return tuple(value) if isinstance(value, Shape) else value
 
 
 def infer(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -63,7 +63,7 @@ class Layouts:
             del base  # references to the root are counted below
             if origin(tensor)[0] is not root:
                 continue
-            views = [v for v in root.storage.live_views() if v._base is root]
+            views = [v for v in root.storage_record.live_views() if v._base is root]
             inside = [v for v in views if _goes_through(v, view)]
             # The root is held by each view, and here twice: by a name and a question.
             held = sys.getrefcount(root) > len(inside) + 2

@@ -287,7 +287,7 @@ class Capture(Building):
     def freeze(self, tensor: Tensor) -> None:
         """Refuse changes of a tensor in place from here on: eagerly, another tensor
         might change with it."""
-        storage = tensor.storage
+        storage = tensor.storage_record
         if not storage.frozen:
             storage.frozen = True
             self.frozen.append(storage)

@@ -41,13 +41,13 @@ class Cell:
 
     def touch(self, where: Any = None) -> None:
         """Note that the value has been changed in place."""
-        self.tensor.storage.touch("a captured program", where)
+        self.tensor.storage_record.touch("a captured program", where)
 
     def stamp(self) -> Any:
         """An object that is another one after a change; None if changes are unknown."""
         if not self.is_noted:
             return None
-        storage = self.tensor.storage
+        storage = self.tensor.storage_record
         known = storage, storage.version, storage.changed_at
         return None if storage.exposed else known
 

@@ -18,7 +18,7 @@ from weft.core.device import Device, cpu
 from weft.core.dispatch import Interpreter, run_composite
 from weft.core.mode import mode, set_capture
 from weft.core.op import Op
-from weft.core.size import Size, hinted
+from weft.core.size import Shape, Size, hinted
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.dtype import DType
@@ -173,8 +173,7 @@ class Symbol(Tracer):
                 array = op.eval(array, **params)
         return array
 
-    # Asked for so often that they are not Python functions.
-    shape: tuple[int, ...] = property(attrgetter("node.type.shape"))  # type: ignore[assignment]
+    shape: Shape = property(lambda self: Shape(self.node.type.shape))  # type: ignore[assignment]
     dtype: DType = property(attrgetter("node.type.dtype"))  # type: ignore[assignment]
 
     @property
@@ -235,7 +234,7 @@ class Symbol(Tracer):
     def alias(self, node: Any = None) -> Tensor:
         twin = type(self)(self.node, interpreter=self._interpreter)
         twin._node = node
-        twin._storage = self.storage
+        twin._storage = self.storage_record
         twin.quiet, twin.past = self.quiet, self.past
         return twin
 
@@ -249,7 +248,7 @@ class Symbol(Tracer):
         twin = self._interpreter.stop(self.node)
         if mode.views:
             twin.source = self
-            twin._storage = self.storage
+            twin._storage = self.storage_record
             twin._storage.add_view(twin)
         return twin
 
@@ -274,7 +273,7 @@ class Symbol(Tracer):
         while low.source is not None:
             low = _spread_up(low, low.source)
             changed.append(low)
-        for twin in self.storage.live_views():
+        for twin in self.storage_record.live_views():
             inside = isinstance(twin, Symbol) and twin._interpreter is low._interpreter
             known = any(twin is one for one in changed)
             if inside and twin.source is not None and not known:
@@ -304,7 +303,7 @@ def _spread_up(twin: Symbol, source: Symbol) -> Symbol:
 def _hold_all(base: Symbol, new: Symbol) -> None:
     """Let a tensor and its views show a value, with the histories they have."""
     base.hold(new)
-    for view in base.storage.live_views():
+    for view in base.storage_record.live_views():
         if view._base is base and view._interpreter is base._interpreter:
             view.hold(replay(base, view._chain))
 

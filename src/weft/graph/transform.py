@@ -37,7 +37,7 @@ def apply(
 
     >>> g = weft.graph.capture(lambda x: x * 2, weft.ones(2)).graph
     >>> weft.graph.apply(g, [weft.tensor([1.0, 2.0])])
-    [tensor([2., 4.], shape=(2,), dtype=float32)]
+    [tensor([2., 4.])]
     """
     if len(args) != len(graph.inputs):
         raise ArgumentError(

@@ -21,7 +21,7 @@ class Activation(Layer):
     ...         return 2 * x
     >>> square = Square()
     >>> square.forward(weft.tensor([3.0])), square.backward(weft.ones(1))
-    (tensor([9.], shape=(1,), dtype=float32), tensor([6.], shape=(1,), dtype=float32))
+    (tensor([9.]), tensor([6.]))
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class ReLU(Activation):
     """The positive part; ``negative_slope`` lets some of the rest through.
 
     >>> weft.layers.ReLU().forward(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """
 
     def __init__(self, negative_slope: float = 0.0, *, name: str | None = None) -> None:
@@ -68,7 +68,7 @@ class LeakyReLU(ReLU):
     """A ReLU with a slope below zero.
 
     >>> weft.layers.LeakyReLU(0.5).forward(weft.tensor([-1.0, 2.0]))
-    tensor([-0.5000,  2.0000], shape=(2,), dtype=float32)
+    tensor([-0.5000,  2.0000])
     """
 
     def __init__(self, slope: float = 0.01, *, name: str | None = None) -> None:
@@ -80,7 +80,7 @@ class Sigmoid(Activation):
     """``1 / (1 + exp(-x))``.
 
     >>> weft.layers.Sigmoid().forward(weft.zeros(1))
-    tensor([0.5000], shape=(1,), dtype=float32)
+    tensor([0.5000])
     """
 
     def func(self, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class Tanh(Activation):
     """The hyperbolic tangent.
 
     >>> weft.layers.Tanh().forward(weft.zeros(1))
-    tensor([0.], shape=(1,), dtype=float32)
+    tensor([0.])
     """
 
     def func(self, x: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class Softplus(Activation):
     """``log(1 + exp(x))``, without overflow.
 
     >>> weft.layers.Softplus().forward(weft.zeros(1))
-    tensor([0.6931], shape=(1,), dtype=float32)
+    tensor([0.6931])
     """
 
     def func(self, x: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class Softmax(Layer):
     """``exp(x)`` divided by its sum along ``axis``.
 
     >>> weft.layers.Softmax().forward(weft.zeros(1, 4))
-    tensor([[0.2500, 0.2500, 0.2500, 0.2500]], shape=(1, 4), dtype=float32)
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
     def __init__(self, axis: int = 1, *, name: str | None = None) -> None:

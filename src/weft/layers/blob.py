@@ -26,7 +26,7 @@ class Blob(Keeping):
     >>> before = blob.data
     >>> blob.fill(weft.tensor([1.0, 2.0]))
     >>> blob.data is before, blob.data
-    (True, tensor([1., 2.], shape=(2,), dtype=float32))
+    (True, tensor([1., 2.]))
     """
 
     def __init__(

@@ -68,7 +68,7 @@ def filled(
     (in, out), the other way round than the initialisers read it.
 
     >>> weft.layers.fillers.filled({"type": "constant", "value": 3}, (2,)).detach()
-    tensor([3., 3.], shape=(2,), dtype=float32)
+    tensor([3., 3.])
     """
     dtype = dtype or default_dtype()
     if callable(filler):

@@ -67,9 +67,9 @@ class Layer(Module):
     ...         return 2 * grad
     >>> layer = Double()
     >>> layer.forward(weft.ones(2))
-    tensor([2., 2.], shape=(2,), dtype=float32)
+    tensor([2., 2.])
     >>> layer.backward(weft.ones(2))
-    tensor([2., 2.], shape=(2,), dtype=float32)
+    tensor([2., 2.])
     """
 
     num_tops = 1  # outputs of a layer written in Caffe's form

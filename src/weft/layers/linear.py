@@ -29,10 +29,10 @@ class Dense(Layer):
 
     >>> layer = weft.layers.Dense(3, 2, w_init="ones")
     >>> layer.forward(weft.ones(1, 3))
-    tensor([[3., 3.]], shape=(1, 2), dtype=float32)
+    tensor([[3., 3.]])
     >>> _ = layer.backward(weft.ones(1, 2))
     >>> layer.grads["b"]
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
 
     def __init__(

@@ -23,7 +23,7 @@ class Loss(Layer):
 
     >>> mse = weft.layers.MSELoss()
     >>> mse.grad(weft.tensor([3.0, 1.0]), weft.tensor([1.0, 1.0]))
-    tensor([2., 0.], shape=(2,), dtype=float32)
+    tensor([2., 0.])
     """
 
     def __init__(self, loss_weight: float = 1.0, *, name: str | None = None) -> None:
@@ -55,7 +55,7 @@ class MSELoss(Loss):
     """The mean of squared differences.
 
     >>> weft.layers.MSELoss().loss(weft.tensor([3.0, 1.0]), weft.tensor([1.0, 1.0]))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
 
     def loss(self, predicted: Tensor, actual: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class EuclideanLoss(Loss):
 
     >>> loss = weft.layers.EuclideanLoss()
     >>> loss.loss(weft.tensor([[3.0, 1.0]]), weft.tensor([[1.0, 1.0]]))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
 
     def loss(self, predicted: Tensor, actual: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class MAELoss(Loss):
     """The mean of absolute differences.
 
     >>> weft.layers.MAELoss().loss(weft.tensor([3.0, 1.0]), weft.tensor([1.0, 1.0]))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     def loss(self, predicted: Tensor, actual: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class HuberLoss(Loss):
     """Half the square of differences below ``delta``, linear above it.
 
     >>> weft.layers.HuberLoss().loss(weft.tensor([3.0]), weft.tensor([1.0]))
-    tensor(1.5000, dtype=float32)
+    tensor(1.5000)
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SoftmaxCrossEntropy(Loss):
 
     >>> loss = weft.layers.SoftmaxCrossEntropy()
     >>> loss.loss(weft.zeros(1, 4), weft.tensor([2]))
-    tensor(1.3863, dtype=float32)
+    tensor(1.3863)
     """
 
     def loss(self, predicted: Tensor, actual: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ class SigmoidCrossEntropy(Loss):
     """Binary cross-entropy of raw scores.
 
     >>> weft.layers.SigmoidCrossEntropy().loss(weft.zeros(1), weft.ones(1))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
 
     def loss(self, predicted: Tensor, actual: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ class Accuracy(Layer):
 
     >>> scores = weft.tensor([[0.1, 0.9], [0.8, 0.2]])
     >>> weft.layers.Accuracy().forward(scores, weft.tensor([1, 1]))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
 
     def forward(self, scores: Tensor, classes: Tensor) -> Tensor:

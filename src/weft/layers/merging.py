@@ -18,7 +18,7 @@ class Eltwise(Layer):
     """The ``SUM``, ``PROD`` or ``MAX`` of inputs of one shape.
 
     >>> weft.layers.Eltwise().forward(weft.ones(2), weft.ones(2))
-    tensor([2., 2.], shape=(2,), dtype=float32)
+    tensor([2., 2.])
     """
 
     def __init__(self, operation: str = "SUM", *, name: str | None = None) -> None:

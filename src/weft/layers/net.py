@@ -372,7 +372,7 @@ class Net(_Holder):
         ... layer { name: "relu" type: "ReLU" bottom: "data" top: "out" }
         ... ''')
         >>> net.forward(weft.tensor([-1.0, 1.0]))
-        tensor([0., 1.], shape=(2,), dtype=float32)
+        tensor([0., 1.])
         """
         from weft.layers import prototxt
 

@@ -43,7 +43,7 @@ class Optimizer(Keeping):
     ...         return -self.lr * grad.sign()
     >>> w, g = {"w": weft.ones(2)}, {"w": weft.tensor([3.0, -4.0])}
     >>> Sign(lr=0.5).compute_step([g], [w])
-    [{'w': tensor([-0.5000,  0.5000], shape=(2,), dtype=float32)}]
+    [{'w': tensor([-0.5000,  0.5000])}]
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class SGD(_Ruled):
 
     >>> sgd = weft.layers.SGD(lr=0.5)
     >>> sgd.compute_step([{"w": weft.ones(1)}], [{"w": weft.ones(1)}])
-    [{'w': tensor([-0.5000], shape=(1,), dtype=float32)}]
+    [{'w': tensor([-0.5000])}]
     """
 
     rule = optim.SGD

@@ -80,7 +80,7 @@ class MaxPool2D(_Pool):
 
     >>> layer = weft.layers.MaxPool2D(2)
     >>> layer.forward(weft.arange(4.0).reshape(1, 1, 2, 2))
-    tensor([[[[3.]]]], shape=(1, 1, 1, 1), dtype=float32)
+    tensor([[[[3.]]]])
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class AvgPool2D(_Pool):
 
     >>> layer = weft.layers.AvgPool2D(2)
     >>> layer.forward(weft.arange(4.0).reshape(1, 1, 2, 2))
-    tensor([[[[1.5000]]]], shape=(1, 1, 1, 1), dtype=float32)
+    tensor([[[[1.5000]]]])
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class BatchNorm(Layer):
     >>> layer = weft.layers.BatchNorm()
     >>> layer.forward(weft.tensor([[1.0], [3.0]]))
     tensor([[-1.0000],
-            [ 1.0000]], shape=(2, 1), dtype=float32)
+            [ 1.0000]])
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Dropout(Layer):
 
     >>> layer = weft.layers.Dropout(0.5).eval()
     >>> layer.forward(weft.ones(2))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
 
     def __init__(self, dropout_ratio: float = 0.5, *, name: str | None = None) -> None:

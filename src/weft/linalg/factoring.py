@@ -54,7 +54,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
 
     >>> weft.linalg.cholesky(weft.tensor([[4.0, 0.0], [0.0, 9.0]]))
     tensor([[2., 0.],
-            [0., 3.]], shape=(2, 2), dtype=float32)
+            [0., 3.]])
     """
     x = mirrored(as_matrix("linalg.cholesky", A, square=True), upper)
     factor = cholesky_op(x)
@@ -69,7 +69,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QRResult:
     derivative) or ``"r"`` (Q left empty).
 
     >>> weft.linalg.qr(weft.tensor([[3.0], [4.0]])).R
-    tensor([[-5.]], shape=(1, 1), dtype=float32)
+    tensor([[-5.]])
     """
     x = as_matrix("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
@@ -104,7 +104,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResu
     accepted for PyTorch's sake: there is one method.
 
     >>> weft.linalg.svd(weft.tensor([[0.0, 2.0], [3.0, 0.0]])).S
-    tensor([3., 2.], shape=(2,), dtype=float32)
+    tensor([3., 2.])
     """
     x = as_matrix("linalg.svd", A)
     u, s, vh = svd_op(x)
@@ -121,7 +121,7 @@ def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """The singular values, falling.
 
     >>> weft.linalg.svdvals(weft.tensor([[0.0, 2.0], [3.0, 0.0]]))
-    tensor([3., 2.], shape=(2,), dtype=float32)
+    tensor([3., 2.])
     """
     return svdvals_op(as_matrix("linalg.svdvals", A))
 
@@ -140,7 +140,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
     derivative while the eigenvalues differ.
 
     >>> weft.linalg.eigh(weft.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
-    tensor([1., 2.], shape=(2,), dtype=float32)
+    tensor([1., 2.])
     """
     upper = _uplo("linalg.eigh", UPLO)
     x = mirrored(as_matrix("linalg.eigh", A, square=True), upper)
@@ -152,7 +152,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, rising.
 
     >>> weft.linalg.eigvalsh(weft.tensor([[2.0, 0.0], [0.0, 1.0]]))
-    tensor([1., 2.], shape=(2,), dtype=float32)
+    tensor([1., 2.])
     """
     upper = _uplo("linalg.eigvalsh", UPLO)
     return eigvalsh_op(mirrored(as_matrix("linalg.eigvalsh", A, square=True), upper))
@@ -163,7 +163,7 @@ def eig(A: Tensor) -> EigResult:
     """Eigenvalues and eigenvectors of square matrices, complex; no derivative.
 
     >>> weft.linalg.eig(weft.tensor([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
-    tensor([0.+1.j, 0.-1.j], shape=(2,), dtype=complex64)
+    tensor([0.+1.j, 0.-1.j])
     """
     return EigResult(*eig_op(as_matrix("linalg.eig", A, square=True)))
 
@@ -173,6 +173,6 @@ def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of square matrices, complex; they have no derivative.
 
     >>> weft.linalg.eigvals(weft.tensor([[0.0, 1.0], [-1.0, 0.0]]))
-    tensor([0.+1.j, 0.-1.j], shape=(2,), dtype=complex64)
+    tensor([0.+1.j, 0.-1.j])
     """
     return eig(A).eigenvalues

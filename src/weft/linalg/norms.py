@@ -34,7 +34,7 @@ def vector_norm(
     ``ord`` is any number, infinity or minus infinity; 0 counts the nonzero elements.
 
     >>> weft.linalg.vector_norm(weft.tensor([3.0, -4.0]), ord=1)
-    tensor(7., dtype=float32)
+    tensor(7.)
     """
     _check_norm("linalg.vector_norm", x)
     if isinstance(ord, bool) or not isinstance(ord, (int, float)):
@@ -69,7 +69,7 @@ def matrix_norm(
     largest and smallest), 1 and -1 (sums of columns), inf and -inf (of rows).
 
     >>> weft.linalg.matrix_norm(weft.tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc")
-    tensor(7., dtype=float32)
+    tensor(7.)
     """
     name = "linalg.matrix_norm"
     _check_norm(name, A)
@@ -112,7 +112,7 @@ def norm(
     """A vector norm or a matrix norm, by ``dim`` and the number of dimensions.
 
     >>> weft.linalg.norm(weft.tensor([[3.0, 0.0], [0.0, 4.0]]))
-    tensor(5., dtype=float32)
+    tensor(5.)
     """
     _check_norm("linalg.norm", A)
     if ord is None:
@@ -135,7 +135,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number: the norm times the norm of the inverse.
 
     >>> weft.linalg.cond(weft.tensor([[2.0, 0.0], [0.0, 8.0]]))
-    tensor(4., dtype=float32)
+    tensor(4.)
     """
     x = as_matrix("linalg.cond", A, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
@@ -154,7 +154,7 @@ def matrix_rank(
     A tolerance may be a tensor with one number for each matrix.
 
     >>> weft.linalg.matrix_rank(weft.ones(3, 3))
-    tensor(1, dtype=int64)
+    tensor(1)
     """
     x = as_matrix("linalg.matrix_rank", A, square=hermitian)
     each = one_by_one("matrix_rank", matrix_rank, x, {"atol": atol, "rtol": rtol})

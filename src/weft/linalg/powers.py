@@ -33,7 +33,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 
     >>> weft.linalg.matrix_power(weft.tensor([[1.0, 1.0], [0.0, 1.0]]), 5)
     tensor([[1., 5.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     name = "linalg.matrix_power"
     if isinstance(n, bool) or not isinstance(n, int):
@@ -64,7 +64,7 @@ def matrix_exp(A: Tensor) -> Tensor:
 
     >>> weft.linalg.matrix_exp(weft.tensor([[0.0, 1.0], [0.0, 0.0]]))
     tensor([[1., 1.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     return matrix_exp_op(as_matrix("linalg.matrix_exp", A, square=True))
 
@@ -77,7 +77,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
     >>> a, b, c = weft.ones(2, 9), weft.ones(9, 3), weft.ones(3)
     >>> weft.linalg.multi_dot([a, b, c])
-    tensor([27., 27.], shape=(2,), dtype=float32)
+    tensor([27., 27.])
     """
     name = "linalg.multi_dot"
     factors = list(tensors)
@@ -141,7 +141,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
     >>> x, y = weft.tensor([1.0, 0.0, 0.0]), weft.tensor([0.0, 1.0, 0.0])
     >>> weft.linalg.cross(x, y)
-    tensor([0., 0., 1.], shape=(3,), dtype=float32)
+    tensor([0., 0., 1.])
     """
     name = "linalg.cross"
     dtype = result_type(input.dtype, other.dtype)
@@ -165,7 +165,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The dot products along a dimension, the first operand conjugated.
 
     >>> weft.linalg.vecdot(weft.ones(2, 3), weft.ones(3))
-    tensor([3., 3.], shape=(2,), dtype=float32)
+    tensor([3., 3.])
     """
     return sum(conj(x) * y, dim)
 
@@ -174,7 +174,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     """The diagonals of matrices.
 
     >>> weft.linalg.diagonal(weft.eye(2))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     return _diagonal(A, offset, dim1, dim2)
 
@@ -185,7 +185,7 @@ def cross_along(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
     >>> x, y = weft.tensor([1.0, 0.0, 0.0]), weft.tensor([0.0, 1.0, 0.0])
     >>> weft.cross(x, y)
-    tensor([0., 0., 1.], shape=(3,), dtype=float32)
+    tensor([0., 0., 1.])
     """
     if dim is None:
         dim = next((d for d, n in enumerate(input.shape) if n == 3), -1)

@@ -15,6 +15,7 @@ from weft.methods.conversion import Casts, Conversion
 from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
+from weft.methods.memory import Memory
 from weft.methods.operators import Operators
 from weft.ops import (  # noqa: F401  # they declare functions and methods
     arithmetic,
@@ -54,6 +55,38 @@ from weft.ops.public import declare_later
 
 # Importing weft stays light without these.
 declare_later("weft.linalg.factoring", "cholesky")
+declare_later(
+    "weft.linalg.checked",
+    "cholesky_inverse cholesky_solve qr svd triangular_solve",
+)
+declare_later("weft.linalg.householder", "geqrf orgqr ormqr")
+declare_later("weft.linalg.low_rank", "lobpcg pca_lowrank svd_lowrank", methods="")
+declare_later("weft.linalg.lu", "lu lu_solve lu_unpack", methods="lu_solve")
+declare_later(
+    "weft.ops.compositions",
+    "addbmm as_strided_scatter binomial chain_matmul conj_physical constant_pad_nd "
+    "fill frexp frobenius_norm ger gradient index_reduce mvlgamma narrow_copy "
+    "nonzero_static norm_except_dim nuclear_norm poisson renorm segment_reduce "
+    "split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
+    methods="addbmm addbmm_ as_strided_scatter conj_physical conj_physical_ frexp ger "
+    "index_reduce index_reduce_ mvlgamma mvlgamma_ narrow_copy nonzero_static renorm "
+    "renorm_ split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
+)
+declare_later(
+    "weft.ops.incomplete_gamma", "igamma igammac",
+    methods="igamma igamma_ igammac igammac_",
+)  # fmt: skip
+declare_later("weft.ops.spectrogram", "istft stft")
+declare_later(
+    "weft.ops.windows",
+    "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    methods="",
+)
+declare_later("weft.ops.histograms", "histogram histogramdd", methods="histogram")
+declare_later(
+    "weft.ops.more_creation",
+    "empty_permuted empty_strided from_file frombuffer range", methods="",
+)  # fmt: skip
 declare_later("weft.linalg.powers", "cross matrix_exp matrix_power")
 declare_later("weft.linalg.solving", "det inverse logdet pinverse slogdet")
 declare_later("weft.ops.bessel_functions", "i0")
@@ -62,11 +95,17 @@ declare_later(
     "weft.ops.gamma_functions", "digamma lgamma polygamma",
     methods="digamma digamma_ lgamma lgamma_",
 )  # fmt: skip
+declare_later(
+    "weft.ops.gamma_sampling", "_standard_gamma _sample_dirichlet", methods=""
+)
 declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
     "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.gamma_functions",
-    "weft.ops.searching", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
+    "weft.ops.gamma_sampling", "weft.ops.cylinder_functions",
+    "weft.ops.incomplete_gamma", "weft.ops.polynomials", "weft.ops.searching",
+    "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
+    "weft.ops.sparse_products",
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -83,7 +122,7 @@ class Functions:
 
         >>> x = weft.tensor([-1.0, 4.0])
         >>> x.where(x > 0, 0.0)
-        tensor([0., 4.], shape=(2,), dtype=float32)
+        tensor([0., 4.])
         """
         return select.where(condition, self, other)
 
@@ -91,7 +130,7 @@ class Functions:
         """The n-th derivative of ``digamma`` of each element.
 
         >>> weft.tensor([1.0]).polygamma(1)
-        tensor([1.6449], shape=(1,), dtype=float32)
+        tensor([1.6449])
         """
         from weft.ops import gamma_functions
 
@@ -99,7 +138,15 @@ class Functions:
 
 
 class Methods(
-    Operators, Functions, InPlace, Inspection, Conversion, Gradients, Casts, Declared
+    Operators,
+    Functions,
+    InPlace,
+    Inspection,
+    Conversion,
+    Memory,
+    Gradients,
+    Casts,
+    Declared,
 ):
     """The methods of ``weft.Tensor``."""
 

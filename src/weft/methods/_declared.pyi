@@ -3,7 +3,10 @@
 from typing import Any
 
 from weft.core.tensor import Tensor
+from weft.linalg import checked
 from weft.linalg import factoring
+from weft.linalg import householder
+from weft.linalg import lu
 from weft.linalg import powers
 from weft.linalg import solving
 from weft.ops import arithmetic
@@ -12,6 +15,7 @@ from weft.ops import bits
 from weft.ops import broadcasting
 from weft.ops import comparison
 from weft.ops import complex_numbers
+from weft.ops import compositions
 from weft.ops import copies
 from weft.ops import cumulative
 from weft.ops import diagonals
@@ -19,6 +23,8 @@ from weft.ops import error_functions
 from weft.ops import extremes
 from weft.ops import gamma_functions
 from weft.ops import gathering
+from weft.ops import histograms
+from weft.ops import incomplete_gamma
 from weft.ops import index
 from weft.ops import indexing
 from weft.ops import masks
@@ -35,6 +41,7 @@ from weft.ops import select
 from weft.ops import shaping
 from weft.ops import slicing
 from weft.ops import sorting
+from weft.ops import spectrogram
 from weft.ops import statistics
 from weft.ops import strided
 from weft.ops import transcendental
@@ -45,6 +52,7 @@ class Declared:
     acos = transcendental.acos
     acosh = transcendental.acosh
     add = arithmetic.add
+    addbmm = compositions.addbmm
     addcdiv = arithmetic.addcdiv
     addcmul = arithmetic.addcmul
     addmm = products.addmm
@@ -70,6 +78,7 @@ class Declared:
     argsort = sorting.argsort
     argwhere = operands.argwhere
     as_strided = strided.as_strided
+    as_strided_scatter = compositions.as_strided_scatter
     asin = transcendental.asin
     asinh = transcendental.asinh
     atan = transcendental.atan
@@ -91,6 +100,8 @@ class Declared:
     broadcast_to = broadcasting.broadcast_to
     ceil = rounding.ceil
     cholesky = factoring.cholesky
+    cholesky_inverse = checked.cholesky_inverse
+    cholesky_solve = checked.cholesky_solve
     chunk = slicing.chunk
     clamp = select.clamp
     clamp_max = select.clamp_max
@@ -98,6 +109,7 @@ class Declared:
     clip = select.clamp
     clone = copies.clone
     conj = complex_numbers.conj
+    conj_physical = compositions.conj_physical
     contiguous = copies.contiguous
     copysign = arithmetic.copysign
     corrcoef = statistics.corrcoef
@@ -146,21 +158,28 @@ class Declared:
     fmin = select.fmin
     fmod = arithmetic.fmod
     frac = rounding.frac
+    frexp = compositions.frexp
     gather = gathering.gather
     gcd = bits.gcd
     ge = comparison.ge
+    geqrf = householder.geqrf
+    ger = compositions.ger
     greater = comparison.gt
     greater_equal = comparison.ge
     gt = comparison.gt
     heaviside = select.heaviside
     histc = sorting.histc
+    histogram = histograms.histogram
     hsplit = slicing.hsplit
     hypot = transcendental.hypot
     i0 = bessel_functions.i0
+    igamma = incomplete_gamma.igamma
+    igammac = incomplete_gamma.igammac
     index_add = index.index_add
     index_copy = index.index_copy
     index_fill = index.index_fill
     index_put = indexing.index_put
+    index_reduce = compositions.index_reduce
     index_select = index.index_select
     inner = products.inner
     inverse = solving.inverse
@@ -173,6 +192,7 @@ class Declared:
     isneginf = predicates.isneginf
     isposinf = predicates.isposinf
     isreal = complex_numbers.isreal
+    istft = spectrogram.istft
     kron = products.kron
     kthvalue = sorting.kthvalue
     lcm = bits.lcm
@@ -198,6 +218,7 @@ class Declared:
     logit = transcendental.logit
     logsumexp = statistics.logsumexp
     lt = comparison.lt
+    lu_solve = lu.lu_solved
     masked_fill = masks.masked_fill
     masked_scatter = masks.masked_scatter
     masked_select = masks.masked_select
@@ -219,19 +240,24 @@ class Declared:
     multinomial = random.multinomial
     multiply = arithmetic.mul
     mv = products.mv
+    mvlgamma = compositions.mvlgamma
     nan_to_num = select.nan_to_num
     nanmean = statistics.nanmean
     nanmedian = sorting.nanmedian
     nanquantile = sorting.nanquantile
     nansum = reduce.nansum
     narrow = slicing.narrow
+    narrow_copy = compositions.narrow_copy
     ne = comparison.ne
     neg = arithmetic.neg
     negative = arithmetic.neg
     nextafter = rounding.nextafter
     nonzero = operands.nonzero
+    nonzero_static = compositions.nonzero_static
     norm = statistics.norm
     not_equal = comparison.ne
+    orgqr = householder.orgqr
+    ormqr = householder.ormqr
     outer = products.outer
     permute = shaping.permute
     pinverse = solving.pinverse
@@ -239,12 +265,14 @@ class Declared:
     pow = arithmetic.pow
     prod = cumulative.prod
     put = indexing.put
+    qr = checked.qr_of
     quantile = sorting.quantile
     rad2deg = transcendental.rad2deg
     ravel = shaping.ravel
     reciprocal = arithmetic.reciprocal
     relu = select.relu
     remainder = arithmetic.remainder
+    renorm = compositions.renorm
     repeat = padding.repeat
     repeat_interleave = index.repeat_interleave
     reshape = shaping.reshape
@@ -270,14 +298,17 @@ class Declared:
     softmax = probabilities.softmax
     sort = sorting.sort
     split = slicing.split
+    split_with_sizes = compositions.split_with_sizes
     sqrt = transcendental.sqrt
     square = arithmetic.square
     squeeze = shaping.squeeze
     std = statistics.std
+    stft = spectrogram.stft
     sub = arithmetic.sub
     subtract = arithmetic.sub
     sum = reduce.sum
     sum_to_size = broadcasting.sum_to_size
+    svd = checked.svd_of
     swapaxes = shaping.transpose
     swapdims = shaping.transpose
     t = shaping.t
@@ -290,6 +321,7 @@ class Declared:
     topk = sorting.topk
     trace = diagonals.trace
     transpose = shaping.transpose
+    triangular_solve = checked.triangular_solve
     tril = diagonals.tril
     triu = diagonals.triu
     true_divide = arithmetic.div
@@ -299,6 +331,9 @@ class Declared:
     unfold = strided.unfold
     unique = sorting.unique
     unique_consecutive = sorting.unique_consecutive
+    unsafe_chunk = compositions.unsafe_chunk
+    unsafe_split = compositions.unsafe_split
+    unsafe_split_with_sizes = compositions.unsafe_split_with_sizes
     unsqueeze = shaping.unsqueeze
     var = statistics.var
     vdot = products.vdot
@@ -311,6 +346,7 @@ class Declared:
     def acos_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def acosh_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def add_(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def addbmm_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def addmm_(self, *args: Any, **kwargs: Any) -> Tensor: ...
@@ -337,6 +373,7 @@ class Declared:
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def conj_physical_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def copysign_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def cosh_(self, *args: Any, **kwargs: Any) -> Tensor: ...
@@ -365,10 +402,13 @@ class Declared:
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def heaviside_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def igamma_(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def igammac_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def index_add_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def index_put_(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def index_reduce_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def lcm_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def ldexp_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def le_(self, *args: Any, **kwargs: Any) -> Tensor: ...
@@ -390,6 +430,7 @@ class Declared:
     def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def multiply_(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def mvlgamma_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def neg_(self, *args: Any, **kwargs: Any) -> Tensor: ...
@@ -402,6 +443,7 @@ class Declared:
     def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def renorm_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def round_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor: ...
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor: ...

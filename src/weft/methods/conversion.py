@@ -34,21 +34,25 @@ class Conversion:
 
     # -- conversions
 
-    def type(self: Any, dtype: Any = None) -> Any:
-        """The tensor converted to a dtype; without one, the dtype's name.
+    def type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The tensor converted to a dtype or type; without one, PyTorch's type name.
 
-        >>> weft.ones(1).type(weft.int64)
-        tensor([1], shape=(1,), dtype=int64)
+        >>> weft.ones(1).type(weft.int64).type(), weft.ones(1).type("torch.ByteTensor")
+        ('torch.LongTensor', tensor([1], dtype=weft.uint8))
         """
+        from weft.tensor_types import meant, type_name
+
         if dtype is None:
-            return repr(self.dtype)
-        return copies.cast(self, dtypes.as_dtype(dtype))
+            return type_name(self)
+        kind, device = meant(dtype)
+        out = copies.cast(self, kind)
+        return out if device is None else _moved(out, device)
 
     def to(self: Any, *args: Any, **options: Any) -> Tensor:
         """The tensor with another dtype or on another device; itself if unchanged.
 
         >>> weft.tensor([1.7]).to(weft.int64)
-        tensor([1], shape=(1,), dtype=int64)
+        tensor([1])
         """
         out = self
         options.pop("non_blocking", None)
@@ -129,7 +133,7 @@ class Conversion:
             raise DeviceError(
                 f"numpy: this tensor is on {self.device.name!r}; move it with .cpu()"
             )
-        self.storage.exposed = True
+        self.storage_record.exposed = True
         return self.to_host()
 
     # -- new tensors like this one
@@ -138,7 +142,7 @@ class Conversion:
         """A tensor of other data with this one's dtype.
 
         >>> weft.ones(1).new_tensor([1, 2])
-        tensor([1., 2.], shape=(2,), dtype=float32)
+        tensor([1., 2.])
         """
         return creation.tensor(data, **_like(self, options))
 
@@ -146,7 +150,7 @@ class Conversion:
         """Zeros with this tensor's dtype.
 
         >>> weft.tensor([1]).new_zeros(2)
-        tensor([0, 0], shape=(2,), dtype=int64)
+        tensor([0, 0])
         """
         return creation.zeros(*size, **_like(self, options))
 
@@ -154,7 +158,7 @@ class Conversion:
         """Ones with this tensor's dtype.
 
         >>> weft.tensor([1]).new_ones(2)
-        tensor([1, 1], shape=(2,), dtype=int64)
+        tensor([1, 1])
         """
         return creation.ones(*size, **_like(self, options))
 
@@ -162,7 +166,7 @@ class Conversion:
         """One value with this tensor's dtype.
 
         >>> weft.tensor([1]).new_full((2,), 5)
-        tensor([5, 5], shape=(2,), dtype=int64)
+        tensor([5, 5])
         """
         return creation.full(size, fill_value, **_like(self, options))
 

@@ -36,7 +36,7 @@ class Gradients:
         >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
         >>> (x * x).backward(gradient=weft.ones(2))
         >>> x.grad
-        tensor([2., 4.], shape=(2,), dtype=float32)
+        tensor([2., 4.])
         """
         seeds = None if gradient is None else [gradient]
         engine.backward([self], seeds, retain_graph, create_graph, inputs)
@@ -52,12 +52,14 @@ class Gradients:
 
     @property
     def data(self: Any) -> Tensor:
-        """The same memory, cut off the tape.
+        """The same memory, cut off the tape: a change of it is not noticed there.
 
         >>> weft.ones(1, requires_grad=True).data.requires_grad
         False
         """
-        return self.detach()
+        if type(self) is not _Tensor or mode.capture is not None:
+            return self.detach()
+        return _Tensor(self._data)
 
     @data.setter
     def data(self: Any, value: Any) -> None:
@@ -65,7 +67,7 @@ class Gradients:
         _check_data(self, value)
         if value._data is self._data:
             return
-        self.storage.touch("data")  # a tape that has saved the old value says so
+        self.storage_record.touch("data")  # a tape that has saved the old value says so
         self.__class__ = type(value)
         self._data = value._data
         self.__dict__.pop("device", None)

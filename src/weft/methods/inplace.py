@@ -48,7 +48,7 @@ class InPlace:
 
         >>> weft.zeros(2, 2).fill_diagonal_(3)
         tensor([[3., 0.],
-                [0., 3.]], shape=(2, 2), dtype=float32)
+                [0., 3.]])
         """
         if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) > 1):
             raise ShapeError(
@@ -69,7 +69,7 @@ class InPlace:
         """Take over another tensor's values, broadcast and converted.
 
         >>> weft.zeros(2).copy_(weft.tensor([1, 2]))
-        tensor([1., 2.], shape=(2,), dtype=float32)
+        tensor([1., 2.])
         """
         given = indexing.given_value(src, self).to(self.device)
         value = indexing.value_for(self.shape, self, given, "copy_")
@@ -79,7 +79,7 @@ class InPlace:
         """Set every element to one value.
 
         >>> weft.zeros(2).fill_(3)
-        tensor([3., 3.], shape=(2,), dtype=float32)
+        tensor([3., 3.])
         """
         return InPlace.copy_(self, value)
 
@@ -87,7 +87,7 @@ class InPlace:
         """Set every element to 0.
 
         >>> weft.ones(2).zero_()
-        tensor([0., 0.], shape=(2,), dtype=float32)
+        tensor([0., 0.])
         """
         return InPlace.copy_(self, 0)
 
@@ -98,7 +98,7 @@ class InPlace:
         """Fill with uniform random numbers.
 
         >>> weft.zeros(2).uniform_(5, 6).min() >= 5
-        tensor(True, dtype=bool)
+        tensor(True)
         """
         values = random.rand(
             self.shape, dtype=self.dtype, device=self.device, **options
@@ -120,7 +120,7 @@ class InPlace:
         """Fill with 1 with probability p, else 0.
 
         >>> weft.zeros(2).bernoulli_(1.0)
-        tensor([1., 1.], shape=(2,), dtype=float32)
+        tensor([1., 1.])
         """
         chance = creation.full_like(self, float(p), dtype=dtypes.float32)
         values = random.bernoulli(chance, **options).to(self.dtype)
@@ -139,12 +139,54 @@ class InPlace:
         )
         return InPlace._refill(self, -(-values).log1p() / lambd, "exponential_")
 
+    def cauchy_(self: Any, median: float = 0, sigma: float = 1, **options: Any) -> Any:
+        """Fill with random numbers of Cauchy's distribution.
+
+        >>> weft.zeros(3).cauchy_().shape
+        (3,)
+        """
+        if not sigma > 0:
+            raise ArgumentError(f"cauchy_: expected sigma above 0, got {sigma}")
+        values = _uniform(self, options)
+        drawn = ((values - 0.5) * np.pi).tan() * sigma + median
+        return InPlace._refill(self, drawn, "cauchy_")
+
+    def log_normal_(self: Any, mean: float = 1, std: float = 2, **options: Any) -> Any:
+        """Fill with exponentials of normal random numbers.
+
+        >>> bool((weft.zeros(3).log_normal_() > 0).all())
+        True
+        """
+        if not std > 0:
+            raise ArgumentError(f"log_normal_: expected std above 0, got {std}")
+        values = random.randn(
+            self.shape, dtype=self.dtype, device=self.device, **options
+        )
+        return InPlace._refill(self, (values * std + mean).exp(), "log_normal_")
+
+    def geometric_(self: Any, p: float, **options: Any) -> Any:
+        """Fill with the random number of trials until the first success.
+
+        >>> bool((weft.zeros(3).geometric_(0.5) >= 1).all())
+        True
+        """
+        if not 0 < p < 1:
+            raise ArgumentError(f"geometric_: expected p between 0 and 1, got {p}")
+        drawn = ((-_uniform(self, options)).log1p() / np.log1p(-p)).ceil().clamp(min=1)
+        return InPlace._refill(self, drawn.to(self.dtype), "geometric_")
+
     def random_(self: Any, from_: int, to: int | None = None, **options: Any) -> Any:
         """Fill with random whole numbers from ``from_`` (or 0) up to ``to``.
 
         >>> weft.zeros(2).random_(1)
-        tensor([0., 0.], shape=(2,), dtype=float32)
+        tensor([0., 0.])
         """
         low, high = (0, from_) if to is None else (from_, to)
         values = random.randint(low, high, self.shape, device=self.device, **options)
         return InPlace._refill(self, values.to(self.dtype), "random_")
+
+
+def _uniform(x: Any, options: dict[str, Any]) -> Any:
+    """Uniform random numbers for a tensor, whole numbers in the default dtype."""
+    kind = x.dtype if x.dtype.is_floating_point else dtypes.default_dtype()
+    return random.rand(x.shape, dtype=kind, device=x.device, **options)

@@ -114,7 +114,7 @@ class Inspection:
         >>> x.data_ptr() == x.view(3, 1).data_ptr()
         True
         """
-        self.storage.exposed = True
+        self.storage_record.exposed = True
         return int(_in_memory(self, "data_ptr").ctypes.data)
 
     def element_size(self: Any) -> int:
@@ -196,7 +196,7 @@ class Inspection:
         """A matrix transposed and conjugated.
 
         >>> weft.tensor([[1j]]).H
-        tensor([[0.-1.j]], shape=(1, 1), dtype=complex64)
+        tensor([[0.-1.j]])
         """
         return shaping.adjoint(self)
 
@@ -205,7 +205,7 @@ class Inspection:
         """The real part.
 
         >>> weft.tensor([1 + 2j]).real
-        tensor([1.], shape=(1,), dtype=float32)
+        tensor([1.])
         """
         return complex_numbers.real(self)
 
@@ -214,7 +214,7 @@ class Inspection:
         """The imaginary part.
 
         >>> weft.tensor([1 + 2j]).imag
-        tensor([2.], shape=(1,), dtype=float32)
+        tensor([2.])
         """
         return complex_numbers.imag(self)
 

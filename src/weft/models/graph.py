@@ -13,7 +13,7 @@ def normalized_adjacency(edges: Tensor, nodes: int) -> Tensor:
 
     >>> weft.models.normalized_adjacency(weft.tensor([[0], [1]]), 2)
     tensor([[0.5000, 0.5000],
-            [0.5000, 0.5000]], shape=(2, 2), dtype=float32)
+            [0.5000, 0.5000]])
     """
     a = weft.eye(nodes)
     a[edges[0], edges[1]] = 1.0

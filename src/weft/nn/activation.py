@@ -22,7 +22,7 @@ class ReLU(FunctionalModule):
     """``max(x, 0)``.
 
     >>> weft.nn.ReLU()(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """
 
     function = F.relu
@@ -282,7 +282,7 @@ def register_activation(name: str, function: Activation) -> None:
 
     >>> weft.nn.register_activation("cube", lambda x: x**3)
     >>> weft.nn.activation("cube")(weft.tensor([2.0]))
-    tensor([8.], shape=(1,), dtype=float32)
+    tensor([8.])
     """
     _REGISTRY[name] = function
 
@@ -291,7 +291,7 @@ def activation(name: str | Activation | None) -> Activation:
     """The activation with a name (or the function itself, or none at all).
 
     >>> weft.nn.activation("relu")(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """
     if name is None:
         return _REGISTRY["linear"]

@@ -33,6 +33,8 @@ class _Conv(Module):
     rank: ClassVar[int]
     transposed: ClassVar[bool] = False
 
+    _initialisers: Any = (None, None)  # a default, for modules that PyTorch saved
+
     def __init__(
         self,
         in_channels: int,

@@ -26,7 +26,7 @@ class Dropout(_Dropout):
     """Elements set to zero with probability p while training.
 
     >>> weft.nn.Dropout(0.5).eval()(weft.ones(2))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
 
     function = F.dropout

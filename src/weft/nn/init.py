@@ -140,7 +140,7 @@ def normal_(
     """Normal random numbers.
 
     >>> weft.nn.init.normal_(weft.empty(2), std=0.0)
-    tensor([0., 0.], shape=(2,), dtype=float32)
+    tensor([0., 0.])
     """
     return tensor.normal_(mean, _scatter(std, "normal_"), generator=generator)
 
@@ -177,7 +177,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere.
 
     >>> weft.nn.init.constant_(weft.empty(2), 0.5)
-    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.5000])
     """
     return tensor.fill_(val)
 
@@ -187,7 +187,7 @@ def ones_(tensor: Tensor) -> Tensor:
     """Ones.
 
     >>> weft.nn.init.ones_(weft.empty(2))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     return tensor.fill_(1)
 
@@ -197,7 +197,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     """Zeros.
 
     >>> weft.nn.init.zeros_(weft.empty(2))
-    tensor([0., 0.], shape=(2,), dtype=float32)
+    tensor([0., 0.])
     """
     return tensor.zero_()
 
@@ -208,7 +208,7 @@ def eye_(tensor: Tensor) -> Tensor:
 
     >>> weft.nn.init.eye_(weft.empty(2, 2))
     tensor([[1., 0.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: expected a matrix, got shape {tensor.shape}")
@@ -220,7 +220,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Convolution weights that pass each channel on unchanged.
 
     >>> weft.nn.init.dirac_(weft.empty(1, 1, 3))
-    tensor([[[0., 1., 0.]]], shape=(1, 1, 3), dtype=float32)
+    tensor([[[0., 1., 0.]]])
     """
     if tensor.ndim not in (3, 4, 5):
         raise ShapeError(
@@ -354,7 +354,7 @@ def sparse_(
 
     >>> w = weft.nn.init.sparse_(weft.empty(4, 3), sparsity=0.5)
     >>> (w == 0).sum(0)
-    tensor([2, 2, 2], shape=(3,), dtype=int64)
+    tensor([2, 2, 2])
     """
     if tensor.ndim != 2:
         raise ShapeError(f"sparse_: expected a matrix, got shape {tensor.shape}")

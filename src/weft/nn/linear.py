@@ -35,7 +35,7 @@ class Identity(Module):
     """Returns its input; takes and ignores any arguments.
 
     >>> weft.nn.Identity(54)(weft.ones(1))
-    tensor([1.], shape=(1,), dtype=float32)
+    tensor([1.])
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -53,6 +53,9 @@ class Linear(Module):
     >>> weft.nn.Linear(3, 2)(weft.zeros(5, 3)).shape
     (5, 2)
     """
+
+    act: Any = None  # defaults, for modules that PyTorch saved
+    _initialisers: Any = (None, None)
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class MSELoss(_Loss):
     """Squared differences.
 
     >>> weft.nn.MSELoss()(weft.ones(2), weft.zeros(2))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     function = F.mse_loss
@@ -81,7 +81,7 @@ class CrossEntropyLoss(_WeightedLoss):
     """Cross-entropy of raw scores with class indices or probabilities.
 
     >>> weft.nn.CrossEntropyLoss()(weft.zeros(1, 4), weft.tensor([0]))
-    tensor(1.3863, dtype=float32)
+    tensor(1.3863)
     """
 
     function = F.cross_entropy

@@ -22,7 +22,7 @@ class Parameter(Tensor, metaclass=_Marked):
 
     >>> weft.nn.Parameter(weft.zeros(2))
     Parameter containing:
-    tensor([0., 0.], shape=(2,), dtype=float32, requires_grad=True)
+    tensor([0., 0.], requires_grad=True)
     """
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:

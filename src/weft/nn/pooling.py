@@ -125,7 +125,7 @@ class AvgPool2d(_AvgPool):
     """The mean of each window of (N, C, H, W).
 
     >>> weft.nn.AvgPool2d(2)(weft.ones(1, 1, 2, 2))
-    tensor([[[[1.]]]], shape=(1, 1, 1, 1), dtype=float32)
+    tensor([[[[1.]]]])
     """
 
     function = F.avg_pool2d

@@ -21,6 +21,8 @@ class Embedding(Module):
     (1, 2, 3)
     """
 
+    _initialiser: Any = None  # a default, for modules that PyTorch saved
+
     def __init__(
         self,
         num_embeddings: int,

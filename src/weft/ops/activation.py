@@ -30,6 +30,6 @@ relu = unary(
     doc="""Each element, but at least 0; its derivative at 0 is 0.
 
     >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """,
 )

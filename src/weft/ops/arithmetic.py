@@ -6,6 +6,7 @@ and its public function. Transcendental functions are in ``transcendental``.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from weft.ops.elementwise import (
     unary,
 )
 from weft.ops.elementwise import conj as conj_value
-from weft.ops.inplace import arithmetic_form
+from weft.ops.inplace import arithmetic_form, write_out
 from weft.ops.public import Names, public
 from weft.ops.rounding import trunc
 from weft.ops.select import where
@@ -48,7 +49,7 @@ _add: Public = binary(
     doc="""Element-wise sum.
 
     >>> weft.tensor([1, 2]) + 3
-    tensor([4, 5], shape=(2,), dtype=int64)
+    tensor([4, 5])
     """,
 )
 
@@ -65,7 +66,7 @@ _sub: Public = binary(
     doc="""Element-wise difference.
 
     >>> weft.tensor([1, 2]) - 3
-    tensor([-2, -1], shape=(2,), dtype=int64)
+    tensor([-2, -1])
     """,
 )
 
@@ -88,15 +89,23 @@ mul: Public = binary(
     doc="""Element-wise product.
 
     >>> weft.tensor([1.0, 2.0]) * weft.tensor([3.0, 4.0])
-    tensor([3., 8.], shape=(2,), dtype=float32)
+    tensor([3., 8.])
     """,
 )
+
+
+def _inverse(y: Any) -> Any:
+    """``1 / y``, also for the Python number 0."""
+    if type(y) in (int, float) and y == 0:
+        return math.copysign(math.inf, y)
+    return 1 / y
+
 
 _true_divide: Public = binary(
     "div",
     np.true_divide,
     accepts="inexact",
-    d={"x": lambda y: 1 / y, "y": lambda y, out: -out / y},
+    d={"x": lambda y: _inverse(y), "y": lambda y, out: -out / y},
     domain=((-2.0, 2.0), (0.5, 2.0)),
     reference=lambda x, y: x * y**-1.0,
     cost=4,
@@ -105,18 +114,20 @@ _true_divide: Public = binary(
     doc="""Element-wise quotient.
 
     >>> weft.tensor([1, 2]) / 2
-    tensor([0.5000, 1.0000], shape=(2,), dtype=float32)
+    tensor([0.5000, 1.0000])
     """,
 )
 
 
 @public(method=True, inplace=arithmetic_form(np.add), ufuncs=("add",), array_api=True)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """``input + alpha * other``.
 
     >>> weft.add(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
-    tensor([31, 42], shape=(2,), dtype=int64)
+    tensor([31, 42])
     """
+    if out is not None:
+        return write_out(out, add(input, other, alpha=alpha), "add")
     if type(alpha) is Number or alpha != 1:
         other = _scaled("add", input, other, alpha)
     return _add(input, other)
@@ -140,12 +151,14 @@ def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     ufuncs=("subtract",),
     array_api="subtract",
 )
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """``input - alpha * other``.
 
     >>> weft.sub(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
-    tensor([-29, -38], shape=(2,), dtype=int64)
+    tensor([-29, -38])
     """
+    if out is not None:
+        return write_out(out, sub(input, other, alpha=alpha), "sub")
     if type(alpha) is Number or alpha != 1:
         other = _scaled("sub", input, other, alpha)
     return _sub(input, other)
@@ -156,7 +169,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``other - alpha * input``.
 
     >>> weft.rsub(weft.tensor([1, 2]), 10)
-    tensor([9, 8], shape=(2,), dtype=int64)
+    tensor([9, 8])
     """
     return sub(other, input, alpha=alpha)
 
@@ -168,12 +181,16 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     ufuncs=("divide",),
     array_api="divide",
 )
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div(
+    input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None
+) -> Tensor:
     """Element-wise quotient, rounded down or towards zero if asked.
 
     >>> weft.div(weft.tensor([7, -7]), 2, rounding_mode="floor")
-    tensor([ 3, -4], shape=(2,), dtype=int64)
+    tensor([ 3, -4])
     """
+    if out is not None:
+        return write_out(out, div(input, other, rounding_mode=rounding_mode), "div")
     if rounding_mode is None:
         return _true_divide(input, other)
     if rounding_mode == "floor":
@@ -222,7 +239,7 @@ floor_divide: Public = binary(
     doc="""The quotient rounded down.
 
     >>> weft.tensor([7, -7]) // 2
-    tensor([ 3, -4], shape=(2,), dtype=int64)
+    tensor([ 3, -4])
     """,
 )
 
@@ -240,7 +257,7 @@ remainder: Public = binary(
     doc="""The remainder of a division, with the divisor's sign (Python's ``%``).
 
     >>> weft.tensor([7, -7]) % 3
-    tensor([1, 2], shape=(2,), dtype=int64)
+    tensor([1, 2])
     """,
 )
 
@@ -259,7 +276,7 @@ fmod: Public = binary(
     doc="""The remainder of a division, with the dividend's sign (C's ``fmod``).
 
     >>> weft.fmod(weft.tensor([7, -7]), 3)
-    tensor([ 1, -1], shape=(2,), dtype=int64)
+    tensor([ 1, -1])
     """,
 )
 
@@ -280,7 +297,7 @@ neg: Public = unary(
     doc="""Each element with its sign turned.
 
     >>> -weft.tensor([1, -2])
-    tensor([-1,  2], shape=(2,), dtype=int64)
+    tensor([-1,  2])
     """,
 )
 
@@ -299,7 +316,7 @@ abs: Public = unary(
     doc="""The absolute value; its derivative at 0 is taken as 0.
 
     >>> abs(weft.tensor([-1.5, 2.0]))
-    tensor([1.5000, 2.0000], shape=(2,), dtype=float32)
+    tensor([1.5000, 2.0000])
     """,
 )
 
@@ -323,7 +340,7 @@ sign: Public = unary(
     doc="""-1, 0 or 1 by each element's sign; 0 at NaN.
 
     >>> weft.sign(weft.tensor([-2.0, 0.0, 3.0]))
-    tensor([-1.,  0.,  1.], shape=(3,), dtype=float32)
+    tensor([-1.,  0.,  1.])
     """,
 )
 
@@ -333,7 +350,7 @@ def sgn(input: Tensor) -> Tensor:
     """The sign; for complex numbers ``x / |x|``, and 0 at 0.
 
     >>> weft.sgn(weft.tensor([3 + 4j]))
-    tensor([0.6000+0.8000j], shape=(1,), dtype=complex64)
+    tensor([0.6000+0.8000j])
     """
     if not input.dtype.is_complex:
         return sign(input)
@@ -346,7 +363,7 @@ def positive(input: Tensor) -> Tensor:
     """The tensor itself (unary ``+``).
 
     >>> +weft.tensor([1])
-    tensor([1], shape=(1,), dtype=int64)
+    tensor([1])
     """
     if input.dtype is dtypes.bool_:
         raise DTypeError("positive: expected a number dtype, got bool")
@@ -367,7 +384,7 @@ copysign: Public = binary(
     doc="""The size of one element with the sign of the other.
 
     >>> weft.copysign(weft.tensor([1.0, 2.0]), weft.tensor([-1.0, 1.0]))
-    tensor([-1.,  2.], shape=(2,), dtype=float32)
+    tensor([-1.,  2.])
     """,
 )
 
@@ -385,7 +402,7 @@ square: Public = unary(
     doc="""Each element times itself.
 
     >>> weft.square(weft.tensor([1.0, -2.0]))
-    tensor([1., 4.], shape=(2,), dtype=float32)
+    tensor([1., 4.])
     """,
 )
 
@@ -400,7 +417,7 @@ reciprocal: Public = unary(
     doc="""One over each element.
 
     >>> weft.reciprocal(weft.tensor([1.0, 4.0]))
-    tensor([1.0000, 0.2500], shape=(2,), dtype=float32)
+    tensor([1.0000, 0.2500])
     """,
 )
 
@@ -431,7 +448,7 @@ _pow: Public = binary(
     exponent is 0 where the base is 0.
 
     >>> weft.tensor([1.0, 2.0, 3.0]) ** 2
-    tensor([1., 4., 9.], shape=(3,), dtype=float32)
+    tensor([1., 4., 9.])
     """,
 )
 
@@ -448,12 +465,14 @@ def _pow_dy(x: Any, y: Any, out: Tensor) -> Any:
 
 
 @public(method=True, inplace="2", ufuncs=("power",), array_api=True)
-def pow(input: Any, exponent: Any) -> Tensor:
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """Each element to a power.
 
     >>> weft.pow(weft.tensor([1.0, 2.0, 3.0]), 2)
-    tensor([1., 4., 9.], shape=(3,), dtype=float32)
+    tensor([1., 4., 9.])
     """
+    if out is not None:
+        return write_out(out, pow(input, exponent), "pow")
     below = type(exponent) is int and exponent < 0
     if below and isinstance(input, Tensor) and not input.dtype.is_inexact:
         raise ArgumentError(
@@ -464,12 +483,14 @@ def pow(input: Any, exponent: Any) -> Tensor:
 
 
 @public(method=True)
-def float_power(input: Any, exponent: Any) -> Tensor:
+def float_power(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """Each element to a power, in float64 (or complex128).
 
     >>> weft.float_power(weft.tensor([1, 2, 3]), 2)
-    tensor([1., 4., 9.], shape=(3,), dtype=float64)
+    tensor([1., 4., 9.], dtype=weft.float64)
     """
+    if out is not None:
+        return write_out(out, float_power(input, exponent), "float_power")
     operands = [as_operand("float_power", v) for v in (input, exponent)]
     has_complex = result_type(*operands).is_complex
     wide = dtypes.complex128 if has_complex else dtypes.float64
@@ -481,7 +502,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2**other``.
 
     >>> weft.ldexp(weft.tensor([1.0, 3.0]), weft.tensor([2, 1]))
-    tensor([4., 6.], shape=(2,), dtype=float32)
+    tensor([4., 6.])
     """
     return mul(input, _pow(2.0, other))
 
@@ -494,7 +515,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """``input + weight * (end - input)``.
 
     >>> weft.lerp(weft.tensor([0.0]), weft.tensor([10.0]), 0.25)
-    tensor([2.5000], shape=(1,), dtype=float32)
+    tensor([2.5000])
     """
     return input + weight * (end - input)
 
@@ -504,7 +525,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     """``input + value * tensor1 * tensor2``.
 
     >>> weft.addcmul(weft.ones(1), weft.ones(1) * 2, weft.ones(1) * 3, value=0.5)
-    tensor([4.], shape=(1,), dtype=float32)
+    tensor([4.])
     """
     return input + value * tensor1 * tensor2
 
@@ -514,6 +535,6 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     """``input + value * tensor1 / tensor2``.
 
     >>> weft.addcdiv(weft.ones(1), weft.ones(1) * 3, weft.ones(1) * 2)
-    tensor([2.5000], shape=(1,), dtype=float32)
+    tensor([2.5000])
     """
     return input + value * tensor1 / tensor2

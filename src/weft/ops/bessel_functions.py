@@ -81,7 +81,7 @@ i0 = unary(
     doc="""The modified Bessel function of the first kind, order 0.
 
     >>> weft.special.i0(weft.tensor([0.0, 1.0]))
-    tensor([1.0000, 1.2661], shape=(2,), dtype=float32)
+    tensor([1.0000, 1.2661])
     """,
 )
 
@@ -97,7 +97,7 @@ i1: Public = unary(
     doc="""The modified Bessel function of the first kind, order 1.
 
     >>> weft.special.i1(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.5652], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.5652])
     """,
 )
 
@@ -114,7 +114,7 @@ i0e = unary(
     doc="""``exp(-|x|) * i0(x)``.
 
     >>> weft.special.i0e(weft.tensor([0.0, 1.0]))
-    tensor([1.0000, 0.4658], shape=(2,), dtype=float32)
+    tensor([1.0000, 0.4658])
     """,
 )
 
@@ -131,6 +131,6 @@ i1e: Public = unary(
     doc="""``exp(-|x|) * i1(x)``.
 
     >>> weft.special.i1e(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.2079], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.2079])
     """,
 )

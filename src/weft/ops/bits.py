@@ -26,7 +26,7 @@ def _logical(
 
     >>> a = weft.tensor([True, True, False])
     >>> weft.{name}(a, weft.tensor([True, False, False]))
-    tensor([{shown}], shape=(3,), dtype=bool)
+    tensor([{shown}])
     """,
     )
 
@@ -60,7 +60,7 @@ logical_not: Public = unary(
     doc="""Whether each element is false (zero).
 
     >>> weft.logical_not(weft.tensor([True, False]))
-    tensor([False,  True], shape=(2,), dtype=bool)
+    tensor([False,  True])
     """,
 )
 
@@ -84,7 +84,7 @@ def _bits(
         doc=f"""{text}
 
     >>> weft.{name}(weft.tensor([6, 5]), 3)
-    tensor([{shown}], shape=(2,), dtype=int64)
+    tensor([{shown}])
     """,
     )
 
@@ -151,6 +151,6 @@ bitwise_not: Public = unary(
     doc="""Each bit turned; for booleans, logical not.
 
     >>> ~weft.tensor([0, 5])
-    tensor([-1, -6], shape=(2,), dtype=int64)
+    tensor([-1, -6])
     """,
 )

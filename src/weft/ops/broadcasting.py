@@ -117,12 +117,12 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 
     >>> weft.tensor([[1], [2]]).expand(2, 3)
     tensor([[1, 1, 1],
-            [2, 2, 2]], shape=(2, 3), dtype=int64)
+            [2, 2, 2]])
     """
     state = mode.quick
     if state and size is None and type(input) is Tensor:
         have = input._data
-        wanted = sizes[0] if len(sizes) == 1 and type(sizes[0]) is tuple else sizes
+        wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
         array = _repeated(have, wanted)
         if array is not None:
             old = have.shape
@@ -198,7 +198,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 
     >>> a, b = weft.meshgrid(weft.arange(2), weft.arange(3))
     >>> a.shape, b[0]
-    ((2, 3), tensor([0, 1, 2], shape=(3,), dtype=int64))
+    ((2, 3), tensor([0, 1, 2]))
     """
     listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
     xs = tensor_list("meshgrid", tensors[0] if listed else tensors)
@@ -225,7 +225,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """The sum over the axes along which a smaller shape would be broadcast.
 
     >>> weft.ones(2, 3).sum_to_size(1, 3)
-    tensor([[2., 2., 2.]], shape=(1, 3), dtype=float32)
+    tensor([[2., 2., 2.]])
     """
     shape = flat_sizes("sum_to_size", size)
     if broadcast_shapes("sum_to_size", input.shape, shape) != input.shape:

@@ -38,7 +38,7 @@ def _compare(
         doc=f"""Whether each element is {text} the other's.
 
     >>> weft.{name}(weft.tensor([1, 2, 3]), 2)
-    tensor([{shown}], shape=(3,), dtype=bool)
+    tensor([{shown}])
     """,
     )
 
@@ -107,7 +107,7 @@ def isclose(
     """Whether ``|input - other| <= atol + rtol * |other|``, element by element.
 
     >>> weft.isclose(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.1]))
-    tensor([ True, False], shape=(2,), dtype=bool)
+    tensor([ True, False])
     """
     other = as_tensorlike(other)
     near = (abs(input - other) <= atol + rtol * abs(other)) & isfinite(other)

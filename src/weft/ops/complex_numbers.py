@@ -36,7 +36,7 @@ _conj: Public = unary(
     doc="""The complex conjugate.
 
     >>> weft.tensor([1 + 2j]).conj()
-    tensor([1.-2.j], shape=(1,), dtype=complex64)
+    tensor([1.-2.j])
     """,
 )
 
@@ -46,7 +46,7 @@ def conj(input: Tensor) -> Tensor:
     """The complex conjugate; a real tensor is returned as it is.
 
     >>> weft.conj(weft.tensor([1 + 2j]))
-    tensor([1.-2.j], shape=(1,), dtype=complex64)
+    tensor([1.-2.j])
     """
     return _conj(input) if input.dtype.is_complex else input
 
@@ -113,7 +113,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     """A complex tensor from its two parts.
 
     >>> weft.complex(weft.tensor([1.0]), weft.tensor([2.0]))
-    tensor([1.+2.j], shape=(1,), dtype=complex64)
+    tensor([1.+2.j])
     """
     return complex_op(*prepare("complex", "floating", real, imag))
 
@@ -123,7 +123,7 @@ def real(input: Tensor) -> Tensor:
     """The real part; a real tensor is returned as it is.
 
     >>> weft.real(weft.tensor([1 + 2j]))
-    tensor([1.], shape=(1,), dtype=float32)
+    tensor([1.])
     """
     return _real(input) if input.dtype.is_complex else input
 
@@ -133,7 +133,7 @@ def imag(input: Tensor) -> Tensor:
     """The imaginary part of a complex tensor.
 
     >>> weft.imag(weft.tensor([1 + 2j]))
-    tensor([2.], shape=(1,), dtype=float32)
+    tensor([2.])
     """
     if not input.dtype.is_complex:
         raise DTypeError(f"imag: expected a complex dtype, got {input.dtype.name}")
@@ -145,7 +145,7 @@ def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part.
 
     >>> weft.isreal(weft.tensor([1 + 0j, 1j]))
-    tensor([ True, False], shape=(2,), dtype=bool)
+    tensor([ True, False])
     """
     return imag(input) == 0 if input.dtype.is_complex else input.isfinite() | True
 
@@ -155,7 +155,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from their sizes and angles.
 
     >>> weft.polar(weft.tensor([2.0]), weft.tensor([0.0]))
-    tensor([2.+0.j], shape=(1,), dtype=complex64)
+    tensor([2.+0.j])
     """
     return complex(abs * cos(angle), abs * sin(angle))
 
@@ -165,7 +165,7 @@ def view_as_real(input: Tensor) -> Tensor:
     """Real and imaginary part as a last dimension of size 2 (a copy).
 
     >>> weft.view_as_real(weft.tensor([1 + 2j]))
-    tensor([[1., 2.]], shape=(1, 2), dtype=float32)
+    tensor([[1., 2.]])
     """
     return stack([real(input), imag(input)], -1)
 
@@ -175,7 +175,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     """Complex numbers from a last dimension of size 2 (a copy).
 
     >>> weft.view_as_complex(weft.tensor([[1.0, 2.0]]))
-    tensor([1.+2.j], shape=(1,), dtype=complex64)
+    tensor([1.+2.j])
     """
     if input.ndim == 0 or input.shape[-1] != 2:
         raise ShapeError(

@@ -75,9 +75,9 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
     >>> x = weft.ones(2)
     >>> x.clone().add_(1)
-    tensor([2., 2.], shape=(2,), dtype=float32)
+    tensor([2., 2.])
     >>> x
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     if memory_format is not None:
         form = check_format("clone", memory_format)

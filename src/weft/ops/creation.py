@@ -27,6 +27,7 @@ from weft.errors import (
     ShapeError,
     WeftError,
 )
+from weft.ops.inplace import write_out
 from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,
@@ -56,6 +57,7 @@ def tensor(
     dtype: Any = None,
     device: str | Device | None = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with a copy of the data: numbers, nested lists, arrays or tensors.
 
@@ -63,7 +65,7 @@ def tensor(
 
     >>> weft.tensor([[1, 2], [3, 4]])
     tensor([[1, 2],
-            [3, 4]], shape=(2, 2), dtype=int64)
+            [3, 4]])
     """
     plain = dtype is device is mode.device is None and not requires_grad
     if plain and type(data) is list:
@@ -234,7 +236,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
     >>> array = np.arange(3.0)
     >>> weft.from_numpy(array).mul_(2)
-    tensor([0., 2., 4.], shape=(3,), dtype=float64)
+    tensor([0., 2., 4.], dtype=weft.float64)
     >>> array
     array([0., 2., 4.])
     """
@@ -253,7 +255,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if mode.capture is not None:  # which reads the array anew in every run
         mode.capture.note_array(array)
     out._capture = None
-    out.storage.exposed = True
+    out.storage_record.exposed = True
     return out
 
 
@@ -291,6 +293,27 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
             f"this machine has {physical_memory():,}",
             nbytes,
         )
+
+
+def optioned(fn: Any, more: dict[str, Any], *args: Any, **given: Any) -> Tensor:
+    """A function that makes a tensor, with the options that all of PyTorch's take.
+
+    ``out`` is a tensor to write to; ``layout`` must be strided; ``pin_memory`` changes
+    nothing here.
+    """
+    from weft.layout import check_strided
+
+    name = fn.__name__
+    out = more.pop("out", None)
+    check_strided(name, more.pop("layout", None))
+    more.pop("pin_memory", None)
+    if more:
+        raise DTypeError(f"{name}: unexpected arguments {', '.join(sorted(more))}")
+    if out is None:
+        return fn(*args, **given)
+    if given.get("dtype") is None:
+        given["dtype"] = out.dtype
+    return write_out(out, fn(*args, **given), name)
 
 
 # -- filled tensors
@@ -364,13 +387,24 @@ def zeros(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """A tensor of zeros.
 
     >>> weft.zeros(2, 2)
     tensor([[0., 0.],
-            [0., 0.]], shape=(2, 2), dtype=float32)
+            [0., 0.]])
     """
+    if more:
+        return optioned(
+            zeros,
+            more,
+            *sizes,
+            size=size,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     plain = dtype is size is device is mode.device is None and not requires_grad
     if plain and mode.state:
         try:
@@ -392,12 +426,23 @@ def ones(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """A tensor of ones.
 
     >>> weft.ones(3, dtype=weft.int64)
-    tensor([1, 1, 1], shape=(3,), dtype=int64)
+    tensor([1, 1, 1])
     """
+    if more:
+        return optioned(
+            ones,
+            more,
+            *sizes,
+            size=size,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     shape = parse_size("ones", sizes if size is None else (size,))
     return _filled("ones", shape, 1, dtype, device, requires_grad)
 
@@ -410,12 +455,23 @@ def full(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """A tensor filled with one value.
 
     >>> weft.full((2,), 7)
-    tensor([7, 7], shape=(2,), dtype=int64)
+    tensor([7, 7])
     """
+    if more:
+        return optioned(
+            full,
+            more,
+            size,
+            fill_value,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     if isinstance(fill_value, Tensor):
         if dtype is None:
             dtype = fill_value.dtype
@@ -443,12 +499,24 @@ def empty(
     device: Any = None,
     requires_grad: bool = False,
     memory_format: Any = contiguous_format,
+    **more: Any,
 ) -> Tensor:
     """A tensor whose elements are not set to anything in particular.
 
     >>> weft.empty(2, 3).shape
     (2, 3)
     """
+    if more:
+        return optioned(
+            empty,
+            more,
+            *sizes,
+            size=size,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+            memory_format=memory_format,
+        )
     shape = parse_size("empty", sizes if size is None else (size,))
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     check_memory("empty", shape, dtype)
@@ -470,6 +538,9 @@ def _unset(shape: tuple[int, ...], dtype: DType, memory_format: Any) -> ndarray:
     return np.empty([shape[d] for d in order], dtype.np).transpose(np.argsort(order))
 
 
+WITHOUT_EFFECT = ("layout", "pin_memory")
+
+
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     if isinstance(value, Tensor):
@@ -477,7 +548,10 @@ def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Ten
     if not isinstance(value, (int, float, complex, np.generic, Size)):
         raise DTypeError(f"{name}: expected a number, got {type(value).__name__}")
     device = options.pop("device", None) or input.device
-    return _filled(name, input.shape, value, dtype, device, **options)
+    form = options.pop("memory_format", preserve_format)
+    options = {k: v for k, v in options.items() if k not in WITHOUT_EFFECT}
+    made = _filled(name, input.shape, value, dtype, device, **options)
+    return made if form is preserve_format else made.contiguous(memory_format=form)
 
 
 @public()
@@ -485,7 +559,7 @@ def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Zeros with another tensor's shape and dtype.
 
     >>> weft.zeros_like(weft.tensor([1, 2]))
-    tensor([0, 0], shape=(2,), dtype=int64)
+    tensor([0, 0])
     """
     return _like("zeros_like", input, 0, dtype, options)
 
@@ -495,7 +569,7 @@ def ones_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Ones with another tensor's shape and dtype.
 
     >>> weft.ones_like(weft.tensor([1.5, 2.5]))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     return _like("ones_like", input, 1, dtype, options)
 
@@ -507,7 +581,7 @@ def full_like(
     """One value with another tensor's shape and dtype.
 
     >>> weft.full_like(weft.tensor([1, 2]), 9)
-    tensor([9, 9], shape=(2,), dtype=int64)
+    tensor([9, 9])
     """
     return _like("full_like", input, fill_value, dtype, options)
 
@@ -590,14 +664,26 @@ def arange(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """The numbers from ``start`` up to (not including) ``end``.
 
     >>> weft.arange(5)
-    tensor([0, 1, 2, 3, 4], shape=(5,), dtype=int64)
+    tensor([0, 1, 2, 3, 4])
     >>> weft.arange(0, 1, 0.5)
-    tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.5000])
     """
+    if more:
+        return optioned(
+            arange,
+            more,
+            start,
+            end,
+            step,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     if end is None:
         start, end = None, start
     if end is None:
@@ -645,12 +731,24 @@ def linspace(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Evenly spaced numbers from ``start`` to ``end``, both included.
 
     >>> weft.linspace(0, 1, 3)
-    tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
+    tensor([0.0000, 0.5000, 1.0000])
     """
+    if more:
+        return optioned(
+            linspace,
+            more,
+            start,
+            end,
+            steps,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     _check_steps("linspace", steps)
     chosen = as_dtype(dtype or default_dtype())
     check_memory("linspace", (steps,), chosen)
@@ -680,12 +778,25 @@ def logspace(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Powers of ``base`` with evenly spaced exponents.
 
     >>> weft.logspace(0, 2, 3)
-    tensor([  1.,  10., 100.], shape=(3,), dtype=float32)
+    tensor([  1.,  10., 100.])
     """
+    if more:
+        return optioned(
+            logspace,
+            more,
+            start,
+            end,
+            steps,
+            base,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     _check_steps("logspace", steps)
     chosen = as_dtype(dtype or default_dtype())
     check_memory("logspace", (steps,), chosen)
@@ -702,13 +813,18 @@ def eye(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Ones on the diagonal and zeros elsewhere.
 
     >>> weft.eye(2)
     tensor([[1., 0.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
+    if more:
+        return optioned(
+            eye, more, n, m, dtype=dtype, device=device, requires_grad=requires_grad
+        )
     shape = parse_size("eye", (n, n if m is None else m))
     chosen = as_dtype(dtype or default_dtype())
     check_memory("eye", shape, chosen)
@@ -723,7 +839,7 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A 0-d tensor, in the default dtype unless one is named.
 
     >>> weft.scalar_tensor(3)
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
     return full((), s, dtype=default_dtype() if dtype is None else dtype, device=device)
 
@@ -741,7 +857,7 @@ def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
 
     >>> weft.tril_indices(2, 2)
     tensor([[0, 1, 1],
-            [0, 0, 1]], shape=(2, 3), dtype=int64)
+            [0, 0, 1]])
     """
     shape = parse_size("tril_indices", (row, col))
     return _triangle_indices(np.tril, shape, offset, options)
@@ -753,7 +869,7 @@ def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
 
     >>> weft.triu_indices(2, 2)
     tensor([[0, 0, 1],
-            [0, 1, 1]], shape=(2, 3), dtype=int64)
+            [0, 1, 1]])
     """
     shape = parse_size("triu_indices", (row, col))
     return _triangle_indices(np.triu, shape, offset, options)
@@ -766,7 +882,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     >>> weft.vander(weft.tensor([1, 2, 3]), 3)
     tensor([[1, 1, 1],
             [4, 2, 1],
-            [9, 3, 1]], shape=(3, 3), dtype=int64)
+            [9, 3, 1]])
     """
     if x.ndim != 1:
         raise ShapeError(f"vander: expected a vector, got shape {x.shape}")
@@ -799,7 +915,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     >>> weft.combinations(weft.tensor([1, 2, 3]))
     tensor([[1, 2],
             [1, 3],
-            [2, 3]], shape=(3, 2), dtype=int64)
+            [2, 3]])
     """
     if input.ndim != 1:
         raise ShapeError(f"combinations: expected a vector, got shape {input.shape}")

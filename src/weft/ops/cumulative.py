@@ -195,22 +195,30 @@ def _cumulated(op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
 
 
 @public(method=True, inplace="0")
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumsum(
+    input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None
+) -> Tensor:
     """The running sum along a dimension.
 
     >>> weft.tensor([1, 2, 3]).cumsum(0)
-    tensor([1, 3, 6], shape=(3,), dtype=int64)
+    tensor([1, 3, 6])
     """
+    if axis is not None:
+        dim = axis
     return _cumulated(cumsum_op, input, dim, dtype)
 
 
 @public(method=True, inplace="0")
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumprod(
+    input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None
+) -> Tensor:
     """The running product along a dimension.
 
     >>> weft.tensor([1, 2, 3]).cumprod(0)
-    tensor([1, 2, 6], shape=(3,), dtype=int64)
+    tensor([1, 2, 6])
     """
+    if axis is not None:
+        dim = axis
     return _cumulated(cumprod_op, input, dim, dtype)
 
 
@@ -251,7 +259,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension.
 
     >>> weft.logcumsumexp(weft.tensor([0.0, 0.0]), 0)
-    tensor([0.0000, 0.6931], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.6931])
     """
     check_accepts("logcumsumexp", "floating", input.dtype)
     d = normalize_dim("logcumsumexp", dim, input.ndim)
@@ -316,13 +324,23 @@ def _others(x: Tensor, dim: int) -> Tensor:
 
 @public(method=True)
 def prod(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The product of all elements, or along a dimension.
 
     >>> weft.tensor([2.0, 3.0, 4.0]).prod()
-    tensor(24., dtype=float32)
+    tensor(24.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = widen(input, dtype)
     if dim is None:
         return bind(prod_op, (reshape(x, (x.numel(),)),), {"dim": 0})
@@ -347,7 +365,7 @@ def diff(
     """The differences of neighbours along a dimension, n times.
 
     >>> weft.tensor([1, 4, 9]).diff()
-    tensor([3, 5], shape=(2,), dtype=int64)
+    tensor([3, 5])
     """
     if input.ndim == 0:
         raise ShapeError("diff: expected at least one dimension, got a 0-d tensor")
@@ -385,7 +403,7 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
     """The integral along a dimension by the trapezoidal rule.
 
     >>> weft.trapezoid(weft.tensor([1.0, 3.0, 5.0]))
-    tensor(6., dtype=float32)
+    tensor(6.)
     """
     d, areas = _widths("trapezoid", y, x, dx, dim)
     return sum(areas, d)
@@ -398,7 +416,7 @@ def cumulative_trapezoid(
     """The running integral along a dimension by the trapezoidal rule.
 
     >>> weft.cumulative_trapezoid(weft.tensor([1.0, 3.0, 5.0]))
-    tensor([2., 6.], shape=(2,), dtype=float32)
+    tensor([2., 6.])
     """
     d, areas = _widths("cumulative_trapezoid", y, x, dx, dim)
     return cumsum(areas, d)

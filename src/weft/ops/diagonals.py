@@ -36,7 +36,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
 
     >>> weft.ones(2, 2).tril()
     tensor([[1., 0.],
-            [1., 1.]], shape=(2, 2), dtype=float32)
+            [1., 1.]])
     """
     return _triangle("tril", input, le, diagonal)
 
@@ -47,7 +47,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
 
     >>> weft.ones(2, 2).triu()
     tensor([[1., 1.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     return _triangle("triu", input, ge, diagonal)
 
@@ -71,7 +71,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
     >>> weft.block_diag(weft.tensor([[1, 2]]), weft.tensor([3]))
     tensor([[1, 2, 0],
-            [0, 0, 3]], shape=(2, 3), dtype=int64)
+            [0, 0, 3]])
     """
     blocks = [atleast_2d(x) for x in tensor_list("block_diag", tensors)]
     for k, x in enumerate(blocks):
@@ -172,7 +172,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     """The diagonal of two dimensions, as the last dimension, without copying.
 
     >>> weft.tensor([[1, 2], [3, 4]]).diagonal()
-    tensor([1, 4], shape=(2,), dtype=int64)
+    tensor([1, 4])
     """
     a = normalize_dim("diagonal", dim1, input.ndim)
     b = normalize_dim("diagonal", dim2, input.ndim)
@@ -199,7 +199,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 
     >>> weft.diag(weft.tensor([1, 2]))
     tensor([[1, 0],
-            [0, 2]], shape=(2, 2), dtype=int64)
+            [0, 2]])
     """
     if input.ndim == 1:
         return diag_embed(input, diagonal)
@@ -241,7 +241,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
     >>> weft.tensor([[1, 2]]).diagflat()
     tensor([[1, 0],
-            [0, 2]], shape=(2, 2), dtype=int64)
+            [0, 2]])
     """
     return diag_embed(reshape(input, (input.numel(),)), offset)
 
@@ -251,7 +251,7 @@ def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal.
 
     >>> weft.trace(weft.eye(3))
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
     if input.ndim != 2:
         raise ShapeError(f"trace: expected a matrix, got shape {input.shape}")
@@ -266,7 +266,7 @@ def diagonal_scatter(
 
     >>> weft.zeros(2, 2).diagonal_scatter(weft.ones(2))
     tensor([[1., 0.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     out = input.clone()
     setitem(diagonal(out, offset, dim1, dim2), ..., src)

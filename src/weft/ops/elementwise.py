@@ -41,6 +41,7 @@ from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.inplace import write_out
 from weft.ops.public import METHOD, UFUNCS, Names, declare
 
 ndarray = np.ndarray
@@ -483,7 +484,9 @@ def unary(
     promotes = accepts in ("inexact", "floating")
     codes = _fast_codes(accepts, INEXACT_CODES)
 
-    def fn(input: Tensor) -> Tensor:
+    def fn(input: Tensor, *, out: Any = None) -> Tensor:
+        if out is not None:
+            return write_out(out, fn(input), name)
         state = mode.state
         if state and type(input) is Tensor and input._data.dtype.char in codes:
             try:
@@ -557,7 +560,9 @@ def binary(
     codes = _fast_codes(accepts, NATIVE_CODES)
     usual = FLOAT32 if "f" in codes else None  # the dtype that is looked for first
 
-    def fn(input: Any, other: Any) -> Tensor:
+    def fn(input: Any, other: Any, *, out: Any = None) -> Tensor:
+        if out is not None:
+            return write_out(out, fn(input, other), name)
         state = mode.state
         if state:
             if type(input) is Tensor:
@@ -630,6 +635,6 @@ absorb = binary(
 
     >>> absorb = weft.ops.elementwise.absorb
     >>> absorb(weft.tensor([0.0, 1.0]), weft.tensor([float("inf"), 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """,
 )

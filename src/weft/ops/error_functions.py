@@ -167,7 +167,7 @@ erf = unary(
     doc="""The error function.
 
     >>> weft.erf(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8427], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.8427])
     """,
 )
 
@@ -182,7 +182,7 @@ erfc = unary(
     doc="""``1 - erf(x)``, exact for large x.
 
     >>> weft.erfc(weft.tensor([0.0, 1.0]))
-    tensor([1.0000, 0.1573], shape=(2,), dtype=float32)
+    tensor([1.0000, 0.1573])
     """,
 )
 
@@ -198,7 +198,7 @@ erfcx = unary(
     doc="""``exp(x * x) * erfc(x)``, without overflow.
 
     >>> weft.special.erfcx(weft.tensor([0.0, 100.0]))
-    tensor([1.0000, 0.0056], shape=(2,), dtype=float32)
+    tensor([1.0000, 0.0056])
     """,
 )
 
@@ -214,7 +214,7 @@ erfinv = unary(
     doc="""The inverse of the error function.
 
     >>> weft.erfinv(weft.tensor([0.0, 0.5]))
-    tensor([0.0000, 0.4769], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.4769])
     """,
 )
 
@@ -223,7 +223,7 @@ def ndtr(input: Tensor) -> Tensor:
     """The normal distribution's cumulative probability.
 
     >>> weft.special.ndtr(weft.tensor([0.0, 2.0]))
-    tensor([0.5000, 0.9772], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.9772])
     """
     return erfc(input * -math.sqrt(0.5)) * 0.5
 
@@ -256,7 +256,7 @@ log_ndtr = unary(
     doc="""The logarithm of ``ndtr``, exact for very negative x.
 
     >>> weft.special.log_ndtr(weft.tensor([0.0, -20.0]))
-    tensor([  -0.6931, -203.9172], shape=(2,), dtype=float32)
+    tensor([  -0.6931, -203.9172])
     """,
 )
 
@@ -273,6 +273,6 @@ ndtri = unary(
     doc="""The inverse of ``ndtr``.
 
     >>> weft.special.ndtri(weft.tensor([0.5, 0.9]))
-    tensor([0.0000, 1.2816], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.2816])
     """,
 )

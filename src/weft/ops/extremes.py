@@ -124,22 +124,44 @@ def _reduce_extreme(
 
 
 @public(method=True)
-def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amax(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """The largest element; equal ones share its gradient.
 
     >>> weft.tensor([[1, 9], [3, 4]]).amax(dim=1)
-    tensor([9, 4], shape=(2,), dtype=int64)
+    tensor([9, 4])
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _reduce_extreme(_AMAX, input, dim, keepdim)
 
 
 @public(method=True)
-def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amin(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """The smallest element; equal ones share its gradient.
 
     >>> weft.tensor([[1, 9], [3, 4]]).amin(dim=1)
-    tensor([1, 3], shape=(2,), dtype=int64)
+    tensor([1, 3])
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _reduce_extreme(_AMIN, input, dim, keepdim)
 
 
@@ -148,7 +170,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element.
 
     >>> weft.aminmax(weft.tensor([3, 1, 2])).max
-    tensor(3, dtype=int64)
+    tensor(3)
     """
     return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
@@ -227,22 +249,44 @@ def _reduce_arg(op: Op, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
 
 
 @public(method=True)
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmax(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """The index of the largest element (of all, flattened, without ``dim``).
 
     >>> weft.tensor([1, 9, 3]).argmax()
-    tensor(1, dtype=int64)
+    tensor(1)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _reduce_arg(argmax_op, input, dim, keepdim)
 
 
 @public(method=True)
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmin(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """The index of the smallest element (of all, flattened, without ``dim``).
 
     >>> weft.tensor([5, 9, 3]).argmin()
-    tensor(2, dtype=int64)
+    tensor(2)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _reduce_arg(argmin_op, input, dim, keepdim)
 
 
@@ -274,24 +318,46 @@ def _pick_extreme(
 
 
 @public(method=True)
-def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def max(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Any:
     """The largest element; along a dimension, values and indices.
 
     With a tensor as ``dim``, the element-wise maximum.
 
     >>> weft.tensor([[1, 9], [3, 4]]).max(dim=1).indices
-    tensor([1, 1], shape=(2,), dtype=int64)
+    tensor([1, 1])
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _pick_extreme("max", amax, argmax, maximum, input, dim, keepdim)
 
 
 @public(method=True)
-def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def min(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Any:
     """The smallest element; along a dimension, values and indices.
 
     With a tensor as ``dim``, the element-wise minimum.
 
     >>> weft.tensor([[1, 9], [3, 4]]).min()
-    tensor(1, dtype=int64)
+    tensor(1)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _pick_extreme("min", amin, argmin, minimum, input, dim, keepdim)

@@ -296,7 +296,7 @@ digamma = unary(
     doc="""The logarithmic derivative of the gamma function.
 
     >>> weft.digamma(weft.tensor([1.0, 0.5]))
-    tensor([-0.5772, -1.9635], shape=(2,), dtype=float32)
+    tensor([-0.5772, -1.9635])
     """,
 )
 
@@ -312,7 +312,7 @@ lgamma = unary(
     doc="""The logarithm of the gamma function's absolute value.
 
     >>> weft.lgamma(weft.tensor([1.0, 5.0]))
-    tensor([0.0000, 3.1781], shape=(2,), dtype=float32)
+    tensor([0.0000, 3.1781])
     """,
 )
 
@@ -342,7 +342,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of ``digamma``.
 
     >>> weft.polygamma(1, weft.tensor([1.0, 2.0]))
-    tensor([1.6449, 0.6449], shape=(2,), dtype=float32)
+    tensor([1.6449, 0.6449])
     """
     if isinstance(n, Tensor) or not isinstance(n, int) or n < 0:
         raise ArgumentError(
@@ -361,7 +361,7 @@ def multigammaln(input: Tensor, p: int) -> Tensor:
     """The logarithm of the gamma function of p dimensions.
 
     >>> weft.special.multigammaln(weft.tensor([3.0]), 2)
-    tensor([1.5502], shape=(1,), dtype=float32)
+    tensor([1.5502])
     """
     if not isinstance(p, int) or p < 1:
         raise ArgumentError(f"multigammaln: expected p of at least 1, got {p!r}")

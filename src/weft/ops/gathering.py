@@ -258,7 +258,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
     >>> weft.tensor([[1, 2], [3, 4]]).gather(1, weft.tensor([[1], [0]]))
     tensor([[2],
-            [3]], shape=(2, 1), dtype=int64)
+            [3]])
     """
     d = normalize_dim("gather", dim, input.ndim)
     index = as_index("gather", index)
@@ -274,7 +274,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
     >>> x = weft.tensor([[3, 1, 2]])
     >>> x.take_along_dim(x.argsort(1), 1)
-    tensor([[1, 2, 3]], shape=(1, 3), dtype=int64)
+    tensor([[1, 2, 3]])
     """
     if dim is None:
         return gather(input.flatten(), 0, indices.flatten())

@@ -250,7 +250,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor.
 
     >>> weft.tensor([[1, 2], [3, 4]]).take(weft.tensor([0, 3]))
-    tensor([1, 4], shape=(2,), dtype=int64)
+    tensor([1, 4])
     """
     return take_op(reshape(input, (input.numel(),)), as_index("take", index))
 
@@ -261,7 +261,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
     >>> weft.tensor([[1, 2], [3, 4]]).index_select(1, weft.tensor([1]))
     tensor([[2],
-            [4]], shape=(2, 1), dtype=int64)
+            [4]])
     """
     d = normalize_dim("index_select", dim, input.ndim)
     ids = as_index("index_select", index)
@@ -282,7 +282,7 @@ def index_add(
     """A copy with slices of ``source`` added at the indices of a dimension.
 
     >>> weft.zeros(3).index_add(0, weft.tensor([0, 0]), weft.tensor([1.0, 2.0]))
-    tensor([3., 0., 0.], shape=(3,), dtype=float32)
+    tensor([3., 0., 0.])
     """
     d, ids, rows = _index_rows("index_add", input, dim, index, source)
     added = add_at(rows, ids, size=input.shape[d])
@@ -294,7 +294,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     """A copy with slices of ``source`` put at the indices of a dimension.
 
     >>> weft.zeros(3).index_copy(0, weft.tensor([2]), weft.tensor([7.0]))
-    tensor([0., 0., 7.], shape=(3,), dtype=float32)
+    tensor([0., 0., 7.])
     """
     d, ids, rows = _index_rows("index_copy", input, dim, index, source)
     return movedim(put_op(movedim(input, d, 0), ids, rows), 0, d)
@@ -305,7 +305,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with one value put at the indices of a dimension.
 
     >>> weft.zeros(3).index_fill(0, weft.tensor([2]), 7)
-    tensor([0., 0., 7.], shape=(3,), dtype=float32)
+    tensor([0., 0., 7.])
     """
     d = normalize_dim("index_fill", dim, input.ndim)
     ids = as_index("index_fill", index)
@@ -354,7 +354,7 @@ def repeat_interleave(
     With the repeats alone, the index of each that many times.
 
     >>> weft.tensor([1, 2]).repeat_interleave(2)
-    tensor([1, 1, 2, 2], shape=(4,), dtype=int64)
+    tensor([1, 1, 2, 2])
     """
     if repeats is None:
         positions = Tensor(np.arange(input.numel())).to(input.device)

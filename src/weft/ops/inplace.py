@@ -36,7 +36,7 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     """Make ``target`` hold ``new`` (of its shape and dtype); returns ``target``."""
     if mode.capture is not None:
         mode.capture.change(target, name)
-        if target.storage.frozen:
+        if target.storage_record.frozen:
             raise mode.capture.frozen_memory(name)
     if mode.changes is not None:
         mode.changes(target)
@@ -51,11 +51,36 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
         _check_level(target, new, name)
     else:
         _write_there(target, new, base, name)
-    target.storage.touch(name)
+    target.storage_record.touch(name)
     linked = mode.recording and (new._node is not None or base._node is not None)
     if target._interpreter is not None or linked:
         _set_history(target, base, new, linked)
     return target
+
+
+def write_out(out: Any, result: Any, name: str) -> Any:
+    """Write a function's result into its ``out=``: a tensor, or one for each result."""
+    if isinstance(result, tuple):
+        for one, value in zip(out, result, strict=True):
+            write_out(one, value, name)
+        return out
+    if not isinstance(out, Tensor):
+        raise DTypeError(
+            f"{name}: expected out to be a tensor, got {type(out).__name__}"
+        )
+    if mode.recording and (out._node is not None or result._node is not None):
+        raise AutogradError(
+            f"{name}: out= has no derivative; leave it out, or use .detach() on what "
+            "requires grad"
+        )
+    if result.dtype.category > out.dtype.category:
+        raise DTypeError(
+            f"{name}: a result of {result.dtype.name} cannot be cast to out's dtype, "
+            f"{out.dtype.name}"
+        )
+    if tuple(out.shape) != tuple(result.shape):
+        out.resize_(result.shape)
+    return out.copy_(result)
 
 
 def _lowered(target: Tensor, new: Any) -> Any:
@@ -115,7 +140,7 @@ def _check_memory(array: np.ndarray, name: str) -> None:
 def _write_there(target: Tensor, new: Tensor, base: Tensor, name: str) -> None:
     """Write a new value into another device's memory."""
     device = target.device
-    views = [v for v in base.storage.live_views() if v._base is base]
+    views = [v for v in base.storage_record.live_views() if v._base is base]
     if not all(device.shares(v._data, base._data) for v in (target, *views)):
         raise DeviceError(
             f"{name}: views on {device.name!r} are copies, so a change in place would "
@@ -148,7 +173,7 @@ def _set_history(target: Any, base: Any, new: Tensor, linked: bool) -> None:
         _take(target, new, linked)
     else:
         _take(base, with_region(base, target._chain, new), linked)
-    for view in base.storage.live_views():
+    for view in base.storage_record.live_views():
         # One of another graph (a loop's body, built by now) keeps what it was.
         if view._base is base and view._interpreter is base._interpreter:
             _take(view, replay(base, view._chain), linked)
@@ -243,7 +268,7 @@ def _reshaped(fn: Callable[..., Any], name: str, given: str) -> Callable[..., An
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         _check_leaf(self, self, name)
-        if any(view._base is self for view in self.storage.live_views()):
+        if any(view._base is self for view in self.storage_record.live_views()):
             raise AutogradError(
                 f"{name}: this tensor has views, which would no longer fit it; use "
                 f"{name.rstrip('_')}, which returns another view"
@@ -326,7 +351,7 @@ def _arithmetic(fn: Callable[..., Any], name: str, ufunc: Any) -> Callable[..., 
                     ufunc(self._data, y, self._data)
                 except RuntimeWarning:
                     pass  # raised (if warnings are errors) after the writing
-                self.storage.touch(name)
+                self.storage_record.touch(name)
                 return self
             if kind is Tensor and self._data.ndim == 0:
                 drop_spent(self._node)

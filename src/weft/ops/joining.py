@@ -116,7 +116,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors joined along a dimension.
 
     >>> weft.cat([weft.tensor([1]), weft.tensor([2, 3])])
-    tensor([1, 2, 3], shape=(3,), dtype=int64)
+    tensor([1, 2, 3])
     """
     xs = tensor_list("cat", tensors)
     for k, x in enumerate(xs):
@@ -138,7 +138,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
     >>> weft.stack([weft.tensor([1, 2]), weft.tensor([3, 4])])
     tensor([[1, 2],
-            [3, 4]], shape=(2, 2), dtype=int64)
+            [3, 4]])
     """
     xs = tensor_list("stack", tensors)
     for k, x in enumerate(xs):
@@ -161,7 +161,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension (the first for vectors).
 
     >>> weft.hstack([weft.tensor([1]), weft.tensor([2])])
-    tensor([1, 2], shape=(2,), dtype=int64)
+    tensor([1, 2])
     """
     xs = [atleast_1d(x) for x in tensor_list("hstack", tensors)]
     return cat(xs, 0 if xs[0].ndim == 1 else 1)
@@ -193,7 +193,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
     >>> weft.column_stack([weft.tensor([1, 2]), weft.tensor([3, 4])])
     tensor([[1, 3],
-            [2, 4]], shape=(2, 2), dtype=int64)
+            [2, 4]])
     """
     xs = tensor_list("column_stack", tensors)
     return cat([x if x.ndim > 1 else reshape(x, (x.numel(), 1)) for x in xs], 1)

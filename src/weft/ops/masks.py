@@ -26,7 +26,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """A copy with ``value`` where the mask holds.
 
     >>> weft.tensor([1.0, 2.0]).masked_fill(weft.tensor([True, False]), 0)
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """
     if mask.dtype is not dtypes.bool_:
         raise DTypeError(f"masked_fill: expected a boolean mask, got {mask.dtype.name}")
@@ -46,7 +46,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, in one dimension.
 
     >>> weft.tensor([1, 2, 3]).masked_select(weft.tensor([True, False, True]))
-    tensor([1, 3], shape=(2,), dtype=int64)
+    tensor([1, 3])
     """
     if mask.dtype is not dtypes.bool_:
         raise DTypeError(
@@ -64,7 +64,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
     >>> mask = weft.tensor([False, True, True])
     >>> weft.zeros(3).masked_scatter(mask, weft.tensor([5.0, 6.0]))
-    tensor([0., 5., 6.], shape=(3,), dtype=float32)
+    tensor([0., 5., 6.])
     """
     if mask.dtype is not dtypes.bool_:
         raise DTypeError(
@@ -98,7 +98,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
     >>> weft.one_hot(weft.tensor([0, 2]), 3)
     tensor([[1, 0, 0],
-            [0, 0, 1]], shape=(2, 3), dtype=int64)
+            [0, 0, 1]])
     """
     ids = as_index("one_hot", tensor)
     if num_classes == -1:

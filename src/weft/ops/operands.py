@@ -137,7 +137,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
     >>> weft.tensor([0, 5, 6]).nonzero()
     tensor([[1],
-            [2]], shape=(2, 1), dtype=int64)
+            [2]])
     """
     array = concrete("nonzero", input)
     if as_tuple:
@@ -151,7 +151,7 @@ def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, a row each.
 
     >>> weft.argwhere(weft.tensor([0, 5]))
-    tensor([[1]], shape=(1, 1), dtype=int64)
+    tensor([[1]])
     """
     return nonzero(input)
 
@@ -161,7 +161,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The coordinates, one tensor a dimension, of indices into a flattened tensor.
 
     >>> weft.unravel_index(weft.tensor([0, 5]), (2, 3))[1]
-    tensor([0, 2], shape=(2,), dtype=int64)
+    tensor([0, 2])
     """
     sizes = parse_size("unravel_index", (shape,))
     ids = as_index("unravel_index", indices)

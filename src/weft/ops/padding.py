@@ -58,7 +58,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions (a copy).
 
     >>> weft.arange(3).flip(0)
-    tensor([2, 1, 0], shape=(3,), dtype=int64)
+    tensor([2, 1, 0])
     """
     chosen = normalize_dims("flip", flat_sizes("flip", axes, dims), input.ndim)
     return contiguous(flip_op(input, dims=chosen))
@@ -69,7 +69,7 @@ def fliplr(input: Tensor) -> Tensor:
     """Columns in reverse order.
 
     >>> weft.tensor([[1, 2]]).fliplr()
-    tensor([[2, 1]], shape=(1, 2), dtype=int64)
+    tensor([[2, 1]])
     """
     if input.ndim < 2:
         raise ShapeError(f"fliplr: expected at least 2 dimensions, got {input.shape}")
@@ -81,7 +81,7 @@ def flipud(input: Tensor) -> Tensor:
     """Rows in reverse order.
 
     >>> weft.tensor([1, 2]).flipud()
-    tensor([2, 1], shape=(2,), dtype=int64)
+    tensor([2, 1])
     """
     return flip(input, 0)
 
@@ -94,7 +94,7 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     """The whole tensor repeated along each dimension (a copy).
 
     >>> weft.tensor([1, 2]).repeat(2)
-    tensor([1, 2, 1, 2], shape=(4,), dtype=int64)
+    tensor([1, 2, 1, 2])
     """
     counts = flat_sizes("repeat", sizes)
     if len(counts) < input.ndim or any(n < 0 for n in counts):
@@ -114,7 +114,7 @@ def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     """The whole tensor repeated, missing counts taken as 1.
 
     >>> weft.tensor([[1, 2]]).tile(2)
-    tensor([[1, 2, 1, 2]], shape=(1, 4), dtype=int64)
+    tensor([[1, 2, 1, 2]])
     """
     times = flat_sizes("tile", counts, dims)
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
@@ -125,7 +125,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted along dimensions; those pushed out come in at the other end.
 
     >>> weft.arange(4).roll(1)
-    tensor([3, 0, 1, 2], shape=(4,), dtype=int64)
+    tensor([3, 0, 1, 2])
     """
     if dims is None:
         return reshape(roll(ravel(input), shifts, 0), input.shape)
@@ -148,7 +148,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
     >>> weft.tensor([[1, 2], [3, 4]]).rot90()
     tensor([[2, 4],
-            [1, 3]], shape=(2, 2), dtype=int64)
+            [1, 3]])
     """
     a, b = normalize_dims("rot90", tuple(dims), input.ndim)
     turns = k % 4
@@ -170,7 +170,7 @@ def pad(
     amounts cut off.
 
     >>> weft.pad(weft.tensor([1, 2]), (1, 2))
-    tensor([0, 1, 2, 0, 0], shape=(5,), dtype=int64)
+    tensor([0, 1, 2, 0, 0])
     """
     amounts = list(pad)
     if len(amounts) % 2 or len(amounts) > 2 * input.ndim:

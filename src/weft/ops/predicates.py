@@ -34,7 +34,7 @@ def _predicate(
         doc=f"""Whether each element is {text}.
 
     >>> weft.{name}(weft.tensor([1.0, float("inf"), float("nan")]))
-    tensor([{shown}], shape=(3,), dtype=bool)
+    tensor([{shown}])
     """,
     )
 

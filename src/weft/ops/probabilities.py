@@ -49,12 +49,16 @@ def _total(x: Tensor, dim: int) -> Tensor:
 
 
 @public(method=True)
-def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def softmax(
+    input: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None
+) -> Tensor:
     """``exp(x) / sum(exp(x))`` along a dimension, without overflow.
 
     >>> weft.softmax(weft.tensor([0.0, 1000.0]), 0)
-    tensor([0., 1.], shape=(2,), dtype=float32)
+    tensor([0., 1.])
     """
+    if axis is not None:
+        dim = axis
     x, d, kind = _softmax_input("softmax", input, dim, dtype)
 
     def plain(x: Tensor) -> Tensor:
@@ -65,12 +69,16 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 
 @public(method=True)
-def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def log_softmax(
+    input: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None
+) -> Tensor:
     """The logarithm of ``softmax``, without overflow or loss.
 
     >>> weft.log_softmax(weft.tensor([0.0, 1000.0]), 0)
-    tensor([-1000.,     0.], shape=(2,), dtype=float32)
+    tensor([-1000.,     0.])
     """
+    if axis is not None:
+        dim = axis
     x, d, kind = _softmax_input("log_softmax", input, dim, dtype)
 
     def plain(x: Tensor) -> Tensor:
@@ -89,7 +97,7 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     The derivative by ``input`` at 0 is ``log1p(other)`` where that is finite.
 
     >>> weft.special.xlog1py(weft.tensor([0.0, 2.0]), weft.tensor([-1.0, 0.0]))
-    tensor([0., 0.], shape=(2,), dtype=float32)
+    tensor([0., 0.])
     """
     x, y = _two_tensors("xlog1py", input, other)
     inside = (y > -1) & (y < math.inf)
@@ -111,7 +119,7 @@ def entr(input: Tensor) -> Tensor:
     """``-x * log(x)``: 0 at 0, and minus infinity for negative x.
 
     >>> weft.special.entr(weft.tensor([0.0, 0.5]))
-    tensor([0.0000, 0.3466], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.3466])
     """
     (x,) = prepare("entr", "floating", input)
     return where(x < 0, -math.inf, 0 - xlogy(x, where(x < 0, 1, x)))

@@ -212,7 +212,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, with vectors and broadcast batches as in NumPy.
 
     >>> weft.ones(2, 3) @ weft.ones(3)
-    tensor([3., 3.], shape=(2,), dtype=float32)
+    tensor([3., 3.])
     """
     state = mode.quick
     if state and type(input) is Tensor is type(other):
@@ -283,10 +283,10 @@ def mm(input: Tensor, mat2: Tensor, *, out_dtype: DType | None = None) -> Tensor
     in that dtype; those of integers are exact as long as int32 holds them.
 
     >>> weft.mm(weft.ones(1, 2), weft.ones(2, 1))
-    tensor([[2.]], shape=(1, 1), dtype=float32)
+    tensor([[2.]])
     >>> x = weft.full((1, 3), 100, dtype=weft.int8)
     >>> weft.mm(x, x.T, out_dtype=weft.int32)
-    tensor([[30000]], shape=(1, 1), dtype=int32)
+    tensor([[30000]], dtype=weft.int32)
     """
     x, y = _with_rank("mm", 2, input, mat2)
     return matmul(x, y) if out_dtype is None else _wide("mm", x, y, out_dtype)
@@ -341,7 +341,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector.
 
     >>> weft.mv(weft.ones(2, 3), weft.ones(3))
-    tensor([3., 3.], shape=(2,), dtype=float32)
+    tensor([3., 3.])
     """
     _with_rank("mv", 2, input)
     _with_rank("mv", 1, vec)
@@ -353,7 +353,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The dot product of two vectors.
 
     >>> weft.dot(weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0]))
-    tensor(11., dtype=float32)
+    tensor(11.)
     """
     return matmul(*_with_rank("dot", 1, input, tensor))
 
@@ -372,7 +372,7 @@ def addmm(
     """``beta * input + alpha * mat1 @ mat2``.
 
     >>> weft.addmm(weft.ones(1, 1), weft.ones(1, 2), weft.ones(2, 1))
-    tensor([[3.]], shape=(1, 1), dtype=float32)
+    tensor([[3.]])
     """
     if mode.autocast is not None:
         input, mat1, mat2 = lowered(input, mat1, mat2)
@@ -385,7 +385,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
     >>> weft.outer(weft.tensor([1, 2]), weft.tensor([3, 4]))
     tensor([[3, 4],
-            [6, 8]], shape=(2, 2), dtype=int64)
+            [6, 8]])
     """
     x, y = _with_rank("outer", 1, input, vec2)
     return reshape(x, (-1, 1)) * y if x.numel() else reshape(x, (0, 1)) * y
@@ -464,7 +464,7 @@ def addmv(
     """``beta * input + alpha * mat @ vec``.
 
     >>> weft.addmv(weft.ones(2), weft.ones(2, 3), weft.ones(3))
-    tensor([4., 4.], shape=(2,), dtype=float32)
+    tensor([4., 4.])
     """
     return beta * input + alpha * mv(mat, vec)
 
@@ -476,7 +476,7 @@ def addr(
     """``beta * input`` plus ``alpha`` times all products of two vectors' elements.
 
     >>> weft.addr(weft.zeros(1, 2), weft.tensor([2.0]), weft.tensor([3.0, 4.0]))
-    tensor([[6., 8.]], shape=(1, 2), dtype=float32)
+    tensor([[6., 8.]])
     """
     return beta * input + alpha * outer(vec1, vec2)
 
@@ -486,7 +486,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The dot product with the first vector conjugated.
 
     >>> weft.vdot(weft.tensor([1j]), weft.tensor([1j]))
-    tensor(1.+0.j, dtype=complex64)
+    tensor(1.+0.j)
     """
     return dot(conj(input), other)
 
@@ -496,7 +496,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker's product: ``other`` scaled by each element of ``input``, in blocks.
 
     >>> weft.kron(weft.tensor([1, 10]), weft.tensor([1, 2]))
-    tensor([ 1,  2, 10, 20], shape=(4,), dtype=int64)
+    tensor([ 1,  2, 10, 20])
     """
     ndim = max(input.ndim, other.ndim)
     a, b = ((1,) * (ndim - x.ndim) + tuple(x.shape) for x in (input, other))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.device import cpu
 from weft.core.dispatch import beside, bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element
@@ -25,7 +26,14 @@ from weft.core.size import OpenSizeError
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.creation import check_memory, parse_size, placed
+from weft.ops.creation import (
+    WITHOUT_EFFECT,
+    arange,
+    check_memory,
+    optioned,
+    parse_size,
+    placed,
+)
 from weft.ops.elementwise import device_of
 from weft.ops.public import public
 from weft.ops.require import require
@@ -128,12 +136,14 @@ def _state_samples(params: list[dict[str, Any]]) -> Any:
     return samples
 
 
-def _scalar_philox(seed: int, counter: int, count: int) -> list[int]:
+def _scalar_philox(
+    seed: int, counter: int, count: int, rest: tuple[int, int] = (0, 0)
+) -> list[int]:
     """Philox in Python's integers, a word at a time."""
     out: list[int] = []
     for block in range(-(-count // 4)):
         n = counter + block
-        c = [n & 0xFFFFFFFF, n >> 32, 0, 0]
+        c = [n & 0xFFFFFFFF, n >> 32, *rest]
         k = [seed & 0xFFFFFFFF, seed >> 32]
         for _ in range(10):
             a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -311,6 +321,32 @@ class Generator:
         self.manual_seed(secrets.randbits(63))
         return self._seed
 
+    @property
+    def device(self) -> Any:
+        """The device of the generator: the CPU, whatever the tensors' device."""
+        return cpu
+
+    def clone_state(self) -> Generator:
+        """Another generator that goes on from where this one is.
+
+        >>> a = weft.Generator().manual_seed(1)
+        >>> weft.equal(weft.rand(2, generator=a.clone_state()), weft.rand(2, generator=a))
+        True
+        """
+        return Generator().set_state(self.get_state())
+
+    def get_offset(self) -> int:
+        """How far the counter has come.
+
+        >>> weft.Generator().get_offset()
+        0
+        """
+        return self._counter
+
+    def set_offset(self, offset: int) -> None:
+        """Go to a place of the stream."""
+        self._counter = int(offset)
+
     def get_state(self) -> Tensor:
         """Seed and counter as a tensor of two integers."""
         return Tensor(np.array([self._signed_seed(), self._counter], np.int64))
@@ -427,6 +463,33 @@ def _draw(
     op: Op, name: str, shape: tuple[int, ...], words: int, generator: Any, params: Any
 ) -> Tensor:
     """One draw, or one for each example of the running vmaps."""
+    lead, separate = _examples(name)
+    state = (generator or default_generator).take(words * math.prod(lead))
+    out = bind(op, state, {"shape": (*lead, *shape), **params})
+    for run in separate:
+        out = run.batched(out)
+    return out
+
+
+def random_blocks(
+    name: str, shape: tuple[int, ...], generator: Generator | None
+) -> tuple[Tensor, Tensor]:
+    """The seed, and a block of random words for each element of a shape.
+
+    An element may use the block's number in any Philox counter that begins with it.
+    """
+    lead, separate = _examples(name)
+    full = (*lead, *shape)
+    count = math.prod(full)
+    seed, counter = (generator or default_generator).take(4 * count)
+    block = (arange(count) + counter).reshape(full)
+    for run in separate:
+        block = run.batched(block)
+    return seed, block
+
+
+def _examples(name: str) -> tuple[tuple[int, ...], list[Any]]:
+    """The sizes of the running vmaps whose examples differ, and these vmaps."""
     lead: tuple[int, ...] = ()
     separate = []
     for run in mode.batching:
@@ -438,11 +501,7 @@ def _draw(
         if run.randomness == "different":
             lead += (run.size,)
             separate.append(run)
-    state = (generator or default_generator).take(words * math.prod(lead))
-    out = bind(op, state, {"shape": (*lead, *shape), **params})
-    for run in separate:
-        out = run.batched(out)
-    return out
+    return lead, separate
 
 
 def _random_float(
@@ -464,6 +523,7 @@ def rand(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Uniform random numbers in [0, 1).
 
@@ -471,6 +531,17 @@ def rand(
     >>> bool(((x >= 0) & (x < 1)).all())
     True
     """
+    if more:
+        return optioned(
+            rand,
+            more,
+            *sizes,
+            size=size,
+            generator=generator,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     shape = parse_size("rand", sizes if size is None else (size,))
     out = _random_float(uniform_op, "rand", shape, dtype, generator)
     return placed(out, device, requires_grad)
@@ -484,12 +555,24 @@ def randn(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Normally distributed random numbers, mean 0 and variance 1.
 
     >>> weft.randn(2, 3).shape
     (2, 3)
     """
+    if more:
+        return optioned(
+            randn,
+            more,
+            *sizes,
+            size=size,
+            generator=generator,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     shape = parse_size("randn", sizes if size is None else (size,))
     out = _random_float(normal_op, "randn", shape, dtype, generator)
     return placed(out, device, requires_grad)
@@ -505,6 +588,7 @@ def randint(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Random whole numbers from ``low`` up to (not including) ``high``.
 
@@ -512,6 +596,18 @@ def randint(
     >>> int(x.min()) >= 3, int(x.max()) < 7
     (True, True)
     """
+    if more:
+        return optioned(
+            randint,
+            more,
+            low,
+            high,
+            size,
+            generator=generator,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     if size is None:  # randint(high, size)
         low, high, size = None, low, high
     elif high is None:
@@ -537,13 +633,22 @@ def randint(
 
 @public()
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    **more: Any,
 ) -> Tensor:
     """The numbers 0 to n-1 in random order.
 
     >>> weft.randperm(5).sort().values
-    tensor([0, 1, 2, 3, 4], shape=(5,), dtype=int64)
+    tensor([0, 1, 2, 3, 4])
     """
+    if more:
+        return optioned(
+            randperm, more, n, generator=generator, dtype=dtype, device=device
+        )
     if not isinstance(n, (int, np.integer)):
         raise DTypeError(f"randperm: expected an int, got {type(n).__name__}")
     if n < 0:
@@ -554,7 +659,8 @@ def randperm(
 
 
 def _like(input: Tensor, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:
-    return {"dtype": dtype or input.dtype, "device": input.device, **options}
+    given = {k: v for k, v in options.items() if k not in WITHOUT_EFFECT}
+    return {"dtype": dtype or input.dtype, "device": input.device, **given}
 
 
 @public()
@@ -599,7 +705,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """1 with each element's probability, else 0.
 
     >>> weft.bernoulli(weft.tensor([0.0, 1.0]))
-    tensor([0., 1.], shape=(2,), dtype=float32)
+    tensor([0., 1.])
     """
     if not input.dtype.is_floating_point:
         raise DTypeError(
@@ -664,7 +770,7 @@ def multinomial(
     """Indices drawn by weight from each row.
 
     >>> weft.multinomial(weft.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
-    tensor([1, 1], shape=(2,), dtype=int64)
+    tensor([1, 1])
     """
     if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")

@@ -125,13 +125,23 @@ _SUM = sum_op.plan((True,)), np.add.reduce
 
 @public(method=True)
 def sum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The sum of all elements, or along dimensions; integers sum to int64.
 
     >>> weft.tensor([[1, 2], [3, 4]]).sum(dim=0)
-    tensor([4, 6], shape=(2,), dtype=int64)
+    tensor([4, 6])
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     state = mode.quick
     if state and dtype is None and type(input) is Tensor:
         found = fast_path.reduction(_SUM, input, dim, keepdim, state)
@@ -152,23 +162,35 @@ def widen(x: Tensor, dtype: Any) -> Tensor:
 
 @public(method=True)
 def nansum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The sum of the elements that are not NaN.
 
     >>> weft.nansum(weft.tensor([1.0, float("nan")]))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
 
 
 @public(method=True)
-def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """The number of elements that are not zero.
 
     >>> weft.count_nonzero(weft.tensor([0, 3, 0, 4]))
-    tensor(2, dtype=int64)
+    tensor(2)
     """
+    if axis is not None:
+        dim = axis
     return sum(input != 0, dim)
 
 
@@ -212,22 +234,44 @@ all_op: Op = define(
 
 
 @public(method=True)
-def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def any(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """Whether at least one element is true (not zero).
 
     >>> weft.tensor([False, True]).any()
-    tensor(True, dtype=bool)
+    tensor(True)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     dims = reduced_dims("any", dim, input.ndim)
     return bind(any_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
 @public(method=True)
-def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def all(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """Whether every element is true (not zero).
 
     >>> weft.tensor([False, True]).all()
-    tensor(False, dtype=bool)
+    tensor(False)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     dims = reduced_dims("all", dim, input.ndim)
     return bind(all_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})

@@ -33,7 +33,7 @@ def _rounding(
         doc=f"""{text}; its derivative is zero.
 
     >>> weft.{name}(weft.tensor([-1.7, 1.5, 2.5]))
-    tensor([{shown}], shape=(3,), dtype=float32)
+    tensor([{shown}])
     """,
     )
 
@@ -69,7 +69,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Each element rounded, ties to even.
 
     >>> weft.round(weft.tensor([0.5, 1.25]), decimals=1)
-    tensor([0.5000, 1.2000], shape=(2,), dtype=float32)
+    tensor([0.5000, 1.2000])
     """
     if decimals == 0:
         return _round(input)
@@ -81,7 +81,7 @@ def frac(input: Tensor) -> Tensor:
     """The part behind the point, with the element's sign.
 
     >>> weft.frac(weft.tensor([1.25, -1.5]))
-    tensor([ 0.2500, -0.5000], shape=(2,), dtype=float32)
+    tensor([ 0.2500, -0.5000])
     """
     return input - trunc(input)
 
@@ -100,6 +100,6 @@ nextafter: Public = binary(
     doc="""The next floating-point number towards the other element.
 
     >>> weft.nextafter(weft.tensor([1.0]), weft.tensor([2.0])) > 1
-    tensor([True], shape=(1,), dtype=bool)
+    tensor([True])
     """,
 )

@@ -93,7 +93,7 @@ def scatter(
     ``reduce`` is None, ``"add"`` or ``"multiply"``.
 
     >>> weft.zeros(3).scatter(0, weft.tensor([2]), weft.tensor([5.0]))
-    tensor([0., 0., 5.], shape=(3,), dtype=float32)
+    tensor([0., 0., 5.])
     """
     given = value if src is None else src
     if given is None:
@@ -113,7 +113,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with the elements of ``src`` added where ``index`` says.
 
     >>> weft.zeros(2).scatter_add(0, weft.tensor([1, 1]), weft.tensor([5.0, 6.0]))
-    tensor([ 0., 11.], shape=(2,), dtype=float32)
+    tensor([ 0., 11.])
     """
     return _scatter(scatter_add_op, input, dim, index, src)
 
@@ -243,7 +243,7 @@ def scatter_reduce(
 
     >>> x, ids = weft.tensor([1.0, 2.0]), weft.tensor([0, 0])
     >>> x.scatter_reduce(0, ids, weft.tensor([5.0, 3.0]), "amax")
-    tensor([5., 2.], shape=(2,), dtype=float32)
+    tensor([5., 2.])
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise ArgumentError(

@@ -163,7 +163,7 @@ def searchsorted(
     The sequence has one dimension, or all but the last in common with ``input``.
 
     >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
-    tensor([1, 3], shape=(2,), dtype=int64)
+    tensor([1, 3])
     """
     chosen: Any = side or ("right" if right else "left")
     if chosen not in ("left", "right") or (right and side == "left"):
@@ -186,7 +186,7 @@ def bucketize(
     """The number of the bucket between boundaries that each element falls into.
 
     >>> weft.bucketize(weft.tensor([0.5, 2.0]), weft.tensor([1.0, 2.0]))
-    tensor([0, 1], shape=(2,), dtype=int64)
+    tensor([0, 1])
     """
     if not isinstance(boundaries, Tensor):
         kind = type(boundaries).__name__

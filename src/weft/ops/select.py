@@ -29,6 +29,7 @@ from weft.ops.elementwise import (
     elementwise_type,
     result_type,
 )
+from weft.ops.inplace import write_out
 from weft.ops.operands import as_tensorlike, nonzero, scalar
 from weft.ops.predicates import isnan, isneginf, isposinf
 from weft.ops.public import Names, public
@@ -58,7 +59,7 @@ maximum: Public = binary(
     doc="""The larger of two elements; a NaN wins, and a tie shares its gradient.
 
     >>> weft.maximum(weft.tensor([1.0, 5.0]), weft.tensor([3.0, 2.0]))
-    tensor([3., 5.], shape=(2,), dtype=float32)
+    tensor([3., 5.])
     """,
 )
 
@@ -80,7 +81,7 @@ minimum: Public = binary(
     doc="""The smaller of two elements; a NaN wins, and a tie shares its gradient.
 
     >>> weft.minimum(weft.tensor([1.0, 5.0]), weft.tensor([3.0, 2.0]))
-    tensor([1., 2.], shape=(2,), dtype=float32)
+    tensor([1., 2.])
     """,
 )
 
@@ -90,7 +91,7 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of two elements, a NaN only if both are.
 
     >>> weft.fmax(weft.tensor([1.0, float("nan")]), weft.tensor([3.0, 2.0]))
-    tensor([3., 2.], shape=(2,), dtype=float32)
+    tensor([3., 2.])
     """
     return where(isnan(input), other, where(isnan(other), input, maximum(input, other)))
 
@@ -100,7 +101,7 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of two elements, a NaN only if both are.
 
     >>> weft.fmin(weft.tensor([1.0, float("nan")]), weft.tensor([3.0, 2.0]))
-    tensor([1., 2.], shape=(2,), dtype=float32)
+    tensor([1., 2.])
     """
     return where(isnan(input), other, where(isnan(other), input, minimum(input, other)))
 
@@ -152,15 +153,19 @@ where_op: Op = define(
 
 
 @public()
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+def where(
+    condition: Any, input: Any = None, other: Any = None, *, out: Any = None
+) -> Any:
     """``input`` where the condition holds, ``other`` elsewhere.
 
     An element that was not chosen gets a gradient of exactly zero.
 
     >>> x = weft.tensor([-1.0, 4.0])
     >>> weft.where(x > 0, x, 0.0)
-    tensor([0., 4.], shape=(2,), dtype=float32)
+    tensor([0., 4.])
     """
+    if out is not None:
+        return write_out(out, where(condition, input, other), "where")
     if input is None and other is None:
         return nonzero(as_tensorlike(condition), as_tuple=True)
     state = mode.quick
@@ -194,7 +199,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Each element brought between ``min`` and ``max``.
 
     >>> weft.clamp(weft.tensor([-2.0, 0.5, 9.0]), min=0, max=1)
-    tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
+    tensor([0.0000, 0.5000, 1.0000])
     """
     if min is None and max is None:
         raise ArgumentError("clamp: expected at least one of min and max")
@@ -220,7 +225,7 @@ def clamp_min(input: Tensor, min: Any) -> Tensor:
     """Each element, but at least ``min``.
 
     >>> weft.clamp_min(weft.tensor([-2.0, 0.5]), 0)
-    tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.5000])
     """
     return clamp(input, min=min)
 
@@ -230,7 +235,7 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     """Each element, but at most ``max``.
 
     >>> weft.clamp_max(weft.tensor([-2.0, 0.5]), 0)
-    tensor([-2.,  0.], shape=(2,), dtype=float32)
+    tensor([-2.,  0.])
     """
     return clamp(input, max=max)
 
@@ -245,7 +250,7 @@ def nan_to_num(
     """NaN and infinities replaced by finite numbers.
 
     >>> weft.nan_to_num(weft.tensor([float("nan"), 1.0]))
-    tensor([0., 1.], shape=(2,), dtype=float32)
+    tensor([0., 1.])
     """
     if not input.dtype.is_floating_point:
         return input
@@ -262,7 +267,7 @@ def relu(input: Tensor) -> Tensor:
     """The positive part: 0 below zero, where its derivative is 0 too.
 
     >>> weft.relu(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """
     return where(input <= 0, 0, input)
 
@@ -272,7 +277,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above it, and ``values`` at zero.
 
     >>> weft.heaviside(weft.tensor([-1.0, 0.0, 2.0]), weft.tensor(0.5))
-    tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
+    tensor([0.0000, 0.5000, 1.0000])
     """
     if input.dtype is not values.dtype:
         raise DTypeError(

@@ -72,12 +72,12 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
 
     >>> weft.arange(6).reshape(2, -1)
     tensor([[0, 1, 2],
-            [3, 4, 5]], shape=(2, 3), dtype=int64)
+            [3, 4, 5]])
     """
     state = mode.quick
     if state and shape is None and type(input) is Tensor:
         have = input._data
-        if len(sizes) == 1 and type(sizes[0]) is tuple:
+        if len(sizes) == 1 and isinstance(sizes[0], tuple):
             sizes = sizes[0]
         try:
             array = have.reshape(sizes)
@@ -128,7 +128,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     >>> x = weft.zeros(4)
     >>> x.view(2, 2)[0, 0] = 1
     >>> x
-    tensor([1., 0., 0., 0.], shape=(4,), dtype=float32)
+    tensor([1., 0., 0., 0.])
     """
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
         return _view_dtype(input, shape[0])
@@ -170,7 +170,7 @@ def _view_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
                 f"{input.shape} cannot be read as {dtype.name}"
             )
     out = Tensor(array.view(dtype.np))
-    out._storage = input.storage
+    out._storage = input.storage_record
     return out
 
 
@@ -217,24 +217,28 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 @public(method=True, inplace=view_form())
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """Dimensions of size 1 left out: all, or the named ones.
 
     >>> weft.zeros(1, 3, 1).squeeze().shape
     (3,)
     """
+    if axis is not None:
+        dim = axis
     dims = normalize_dims("squeeze", dim, input.ndim)
     kept = tuple(n for i, n in enumerate(input.shape) if i not in dims or n != 1)
     return reshape(input, kept)
 
 
 @public(method=True, inplace=view_form("0"))
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
+def unsqueeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """A dimension of size 1 put in.
 
     >>> weft.zeros(3).unsqueeze(0).shape
     (1, 3)
     """
+    if axis is not None:
+        dim = axis
     d = normalize_dim("unsqueeze", dim, input.ndim + 1)
     return reshape(input, (*input.shape[:d], 1, *input.shape[d:]))
 
@@ -343,7 +347,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """
     state = mode.quick
     if state and dims is None and type(input) is Tensor:
-        wanted = order[0] if len(order) == 1 and type(order[0]) is tuple else order
+        wanted = order[0] if len(order) == 1 and isinstance(order[0], tuple) else order
         array = _permuted_plainly(input._data, wanted)
         if array is not None:
             return fast_path.view(_PERMUTE, input, {"dims": wanted}, array, state)

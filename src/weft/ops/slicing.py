@@ -181,7 +181,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` elements from ``start`` along a dimension, without copying.
 
     >>> weft.arange(6).narrow(0, 2, 3)
-    tensor([2, 3, 4], shape=(3,), dtype=int64)
+    tensor([2, 3, 4])
     """
     d = normalize_dim("narrow", dim, input.ndim)
     size = input.shape[d] if input.ndim else 1
@@ -204,7 +204,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One element along a dimension, which is left out.
 
     >>> weft.arange(6).reshape(2, 3).select(1, 2)
-    tensor([2, 5], shape=(2,), dtype=int64)
+    tensor([2, 5])
     """
     d = normalize_dim("select", dim, input.ndim)
     size = input.shape[d] if input.ndim else 0
@@ -219,12 +219,14 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 @public(method=True)
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """The slices along a dimension.
 
     >>> weft.tensor([[1, 2], [3, 4]]).unbind()[1]
-    tensor([3, 4], shape=(2,), dtype=int64)
+    tensor([3, 4])
     """
+    if axis is not None:
+        dim = axis
     if input.ndim == 0:
         raise ShapeError("unbind: expected at least one dimension, got a 0-d tensor")
     d = normalize_dim("unbind", dim, input.ndim)

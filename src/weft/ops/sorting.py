@@ -86,13 +86,20 @@ argsort_op: Op = define(
 
 @public(method=True)
 def argsort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    stable: bool = True,
+    *,
+    axis: Any = None,
 ) -> Tensor:
     """The indices that sort along a dimension (always a stable order).
 
     >>> weft.tensor([3, 1, 2]).argsort()
-    tensor([1, 2, 0], shape=(3,), dtype=int64)
+    tensor([1, 2, 0])
     """
+    if axis is not None:
+        dim = axis
     check_accepts("argsort", "ordered", input.dtype)
     d = normalize_dim("argsort", dim, input.ndim)
     if input.ndim == 0:
@@ -109,13 +116,20 @@ class Sorted(NamedTuple):
 
 @public(method=True)
 def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    stable: bool = True,
+    *,
+    axis: Any = None,
 ) -> Sorted:
     """The elements in order along a dimension, and where they came from.
 
     >>> weft.tensor([3.0, 1.0, 2.0]).sort().values
-    tensor([1., 2., 3.], shape=(3,), dtype=float32)
+    tensor([1., 2., 3.])
     """
+    if axis is not None:
+        dim = axis
     indices = argsort(input, dim, descending)
     if input.ndim == 0:
         return Sorted(input, indices)
@@ -127,7 +141,7 @@ def msort(input: Tensor) -> Tensor:
     """The elements in order along the first dimension.
 
     >>> weft.msort(weft.tensor([2, 1]))
-    tensor([1, 2], shape=(2,), dtype=int64)
+    tensor([1, 2])
     """
     return sort(input, 0).values
 
@@ -195,7 +209,7 @@ def topk(
     """The k largest (or smallest) elements along a dimension.
 
     >>> weft.tensor([1.0, 9.0, 4.0]).topk(2).values
-    tensor([9., 4.], shape=(2,), dtype=float32)
+    tensor([9., 4.])
     """
     d = normalize_dim("topk", dim, input.ndim)
     size = input.shape[d] if input.ndim else 1
@@ -214,7 +228,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
     """The k-th smallest element along a dimension (k starts at 1).
 
     >>> weft.tensor([3.0, 1.0, 2.0]).kthvalue(2).values
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     d = normalize_dim("kthvalue", dim, input.ndim)
     if input.ndim == 0:
@@ -229,14 +243,25 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
 
 
 @public(method=True)
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Any:
     """The middle element (the lower one of two); along a dimension, with indices.
 
     A NaN wins, as in ``max``.
 
     >>> weft.tensor([3.0, 1.0, 2.0, 9.0]).median()
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _median("median", input, dim, keepdim, skip_nan=False)
 
 
@@ -245,7 +270,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """The middle one of the elements that are not NaN.
 
     >>> weft.tensor([3.0, float("nan"), 2.0]).nanmedian()
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     return _median("nanmedian", input, dim, keepdim, skip_nan=True)
 
@@ -299,7 +324,7 @@ def quantile(
     ``midpoint``.
 
     >>> weft.tensor([1.0, 2.0, 3.0, 4.0]).quantile(0.5)
-    tensor(2.5000, dtype=float32)
+    tensor(2.5000)
     """
     return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
@@ -316,7 +341,7 @@ def nanquantile(
     """The q-quantile of the elements that are not NaN.
 
     >>> weft.tensor([1.0, float("nan"), 3.0]).nanquantile(0.5)
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
 
@@ -378,7 +403,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     """The most frequent element (the smallest of equals), and its last index.
 
     >>> weft.tensor([3, 1, 3, 2]).mode().values
-    tensor(3, dtype=int64)
+    tensor(3)
     """
     check_accepts("mode", "ordered", input.dtype)
     d = normalize_dim("mode", dim, input.ndim)
@@ -404,7 +429,7 @@ def cummax(input: Tensor, dim: int) -> Extreme:
     """The running maximum along a dimension, and its indices.
 
     >>> weft.tensor([1, 3, 2]).cummax(0).values
-    tensor([1, 3, 3], shape=(3,), dtype=int64)
+    tensor([1, 3, 3])
     """
     return _running_extreme("cummax", cummax_index, input, dim)
 
@@ -414,7 +439,7 @@ def cummin(input: Tensor, dim: int) -> Extreme:
     """The running minimum along a dimension, and its indices.
 
     >>> weft.tensor([3, 1, 2]).cummin(0).values
-    tensor([3, 1, 1], shape=(3,), dtype=int64)
+    tensor([3, 1, 1])
     """
     return _running_extreme("cummin", cummin_index, input, dim)
 
@@ -496,7 +521,7 @@ def unique(
     """The different elements (or slices along ``dim``), in order.
 
     >>> weft.tensor([2, 1, 2]).unique()
-    tensor([1, 2], shape=(2,), dtype=int64)
+    tensor([1, 2])
     """
     array = concrete("unique", input)
     if dim is not None:
@@ -522,7 +547,7 @@ def bincount(
     """The number of occurrences of each whole number from 0.
 
     >>> weft.bincount(weft.tensor([0, 2, 2]))
-    tensor([1, 0, 2], shape=(3,), dtype=int64)
+    tensor([1, 0, 2])
     """
     array = concrete("bincount", input)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -549,7 +574,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     With both 0, from the smallest to the largest element.
 
     >>> weft.histc(weft.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
-    tensor([0., 2., 1., 0.], shape=(4,), dtype=float32)
+    tensor([0., 2., 1., 0.])
     """
     check_accepts("histc", "floating", input.dtype)
     if bins <= 0 or max < min:
@@ -580,7 +605,7 @@ def isin(
     """Whether each element is among the others.
 
     >>> weft.isin(weft.tensor([1, 2, 3]), weft.tensor([2]))
-    tensor([False,  True, False], shape=(3,), dtype=bool)
+    tensor([False,  True, False])
     """
     wanted = as_tensorlike(test_elements).flatten()
     found = (as_tensorlike(elements).unsqueeze(-1) == wanted).any(-1)
@@ -597,7 +622,7 @@ def unique_consecutive(
     """The elements (or slices along ``dim``) with equal neighbours made one.
 
     >>> weft.unique_consecutive(weft.tensor([1, 1, 2, 1]))
-    tensor([1, 2, 1], shape=(3,), dtype=int64)
+    tensor([1, 2, 1])
     """
     array = concrete("unique_consecutive", input)
     d = 0 if dim is None else normalize_dim("unique_consecutive", dim, input.ndim)

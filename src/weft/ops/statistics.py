@@ -41,13 +41,23 @@ def as_floating(name: str, x: Tensor, dtype: Any = None) -> Tensor:
 
 @public(method=True)
 def mean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The mean of all elements, or along dimensions.
 
     >>> weft.tensor([1.0, 2.0, 6.0]).mean()
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = as_floating("mean", input, dtype)
     dims = None if dim is None else reduced_dims("mean", dim, x.ndim)
     count = math.prod(x.shape) if dims is None else count_along(x, dims)
@@ -58,13 +68,23 @@ def mean(
 
 @public(method=True)
 def nanmean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The mean of the elements that are not NaN.
 
     >>> weft.nanmean(weft.tensor([1.0, float("nan"), 3.0]))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = as_floating("nanmean", input, dtype)
     return nansum(x, dim, keepdim) / sum(x == x, dim, keepdim)
 
@@ -77,12 +97,18 @@ def var(
     keepdim: bool = False,
     *,
     correction: float | None = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The variance, with ``correction`` degrees of freedom (1) taken off.
 
     >>> weft.tensor([1.0, 2.0, 3.0]).var()
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _spread("var", input, dim, unbiased, keepdim, correction)
 
 
@@ -116,12 +142,18 @@ def std(
     keepdim: bool = False,
     *,
     correction: float | None = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The standard deviation; its gradient where all elements are equal is 0.
 
     >>> weft.tensor([1.0, 2.0, 3.0]).std()
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return sqrt(_spread("std", input, dim, unbiased, keepdim, correction))
 
 
@@ -137,7 +169,7 @@ def var_mean(
     """The variance and the mean.
 
     >>> weft.var_mean(weft.tensor([1.0, 3.0]))
-    (tensor(2., dtype=float32), tensor(2., dtype=float32))
+    (tensor(2.), tensor(2.))
     """
     spread = _spread("var_mean", input, dim, unbiased, keepdim, correction)
     return spread, mean(input, None if isinstance(dim, bool) else dim, keepdim)
@@ -155,7 +187,7 @@ def std_mean(
     """The standard deviation and the mean.
 
     >>> weft.std_mean(weft.tensor([1.0, 1.0]))
-    (tensor(0., dtype=float32), tensor(1., dtype=float32))
+    (tensor(0.), tensor(1.))
     """
     spread, middle = var_mean(input, dim, unbiased, keepdim, correction=correction)
     return sqrt(spread), middle
@@ -170,7 +202,7 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
 
     >>> weft.cov(weft.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
     tensor([[ 1., -1.],
-            [-1.,  1.]], shape=(2, 2), dtype=float32)
+            [-1.,  1.]])
     """
     if input.ndim > 2:
         raise ShapeError(f"cov: expected at most 2 dimensions, got shape {input.shape}")
@@ -187,7 +219,7 @@ def corrcoef(input: Tensor) -> Tensor:
 
     >>> weft.corrcoef(weft.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
     tensor([[ 1., -1.],
-            [-1.,  1.]], shape=(2, 2), dtype=float32)
+            [-1.,  1.]])
     """
     table = cov(input)
     if table.ndim == 0:
@@ -200,12 +232,23 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 @public(method=True)
-def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def logsumexp(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """``log(sum(exp(x)))``, without overflow.
 
     >>> weft.logsumexp(weft.tensor([1000.0, 0.0]), 0)
-    tensor(1000., dtype=float32)
+    tensor(1000.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = input if input.dtype.is_inexact else cast(input, default_dtype())
     dims = reduced_dims("logsumexp", dim, x.ndim)
     if count_along(x, dims) == 0:
@@ -223,12 +266,19 @@ def norm(
     dim: Any = None,
     keepdim: bool = False,
     dtype: Any = None,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The p-norm of the elements; its gradient at 0 is 0.
 
     >>> weft.tensor([3.0, 4.0]).norm()
-    tensor(5., dtype=float32)
+    tensor(5.)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = as_floating("norm", input, dtype)
     dims = reduced_dims("norm", dim, x.ndim)
     if p in ("fro", 2, 2.0, None):
@@ -252,7 +302,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of the difference.
 
     >>> weft.dist(weft.tensor([1.0, 1.0]), weft.tensor([4.0, 5.0]))
-    tensor(5., dtype=float32)
+    tensor(5.)
     """
     return norm(input - other, p)
 
@@ -262,7 +312,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance of each row of one matrix from each of the other.
 
     >>> weft.cdist(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    tensor([[5., 0.]], shape=(1, 2), dtype=float32)
+    tensor([[5., 0.]])
     """
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError(

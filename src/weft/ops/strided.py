@@ -99,7 +99,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     >>> weft.arange(4).unfold(0, 2, 1)
     tensor([[0, 1],
             [1, 2],
-            [2, 3]], shape=(3, 2), dtype=int64)
+            [2, 3]])
     """
     x = input if input.ndim else reshape(input, (1,))
     d = normalize_dim("unfold", dimension, x.ndim)
@@ -273,7 +273,7 @@ def as_strided(
     >>> weft.arange(5).as_strided((3, 3), (1, 1))
     tensor([[0, 1, 2],
             [1, 2, 3],
-            [2, 3, 4]], shape=(3, 3), dtype=int64)
+            [2, 3, 4]])
     """
     sizes, steps = _ints("size", size), _ints("stride", stride)
     if len(sizes) != len(steps):

@@ -14,6 +14,7 @@ import numpy as np
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
 from weft.core.tensor import Tensor
 from weft.ops.elementwise import Public, binary, unary
+from weft.ops.inplace import write_out
 from weft.ops.public import Names, public
 from weft.ops.select import where
 
@@ -48,7 +49,7 @@ exp: Public = unary(
     doc="""e to the power of each element.
 
     >>> weft.exp(weft.tensor([0.0, 1.0]))
-    tensor([1.0000, 2.7183], shape=(2,), dtype=float32)
+    tensor([1.0000, 2.7183])
     """,
 )
 
@@ -61,7 +62,7 @@ exp2: Public = unary(
     doc="""2 to the power of each element.
 
     >>> weft.exp2(weft.tensor([0.0, 3.0]))
-    tensor([1., 8.], shape=(2,), dtype=float32)
+    tensor([1., 8.])
     """,
 )
 
@@ -87,7 +88,7 @@ expm1: Public = unary(
     doc="""``exp(x) - 1``, exact near 0.
 
     >>> weft.expm1(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 1.7183], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.7183])
     """,
 )
 
@@ -102,7 +103,7 @@ log: Public = unary(
     doc="""The natural logarithm.
 
     >>> weft.log(weft.tensor([1.0, 10.0]))
-    tensor([0.0000, 2.3026], shape=(2,), dtype=float32)
+    tensor([0.0000, 2.3026])
     """,
 )
 
@@ -118,7 +119,7 @@ log2: Public = unary(
     doc="""The logarithm to base 2.
 
     >>> weft.log2(weft.tensor([1.0, 8.0]))
-    tensor([0., 3.], shape=(2,), dtype=float32)
+    tensor([0., 3.])
     """,
 )
 
@@ -134,7 +135,7 @@ log10: Public = unary(
     doc="""The logarithm to base 10.
 
     >>> weft.log10(weft.tensor([1.0, 20.0]))
-    tensor([0.0000, 1.3010], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.3010])
     """,
 )
 
@@ -149,7 +150,7 @@ log1p: Public = unary(
     doc="""``log(1 + x)``, exact near 0.
 
     >>> weft.log1p(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.6931], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.6931])
     """,
 )
 
@@ -165,7 +166,7 @@ sqrt: Public = unary(
     doc="""The square root.
 
     >>> weft.sqrt(weft.tensor([1.0, 2.0]))
-    tensor([1.0000, 1.4142], shape=(2,), dtype=float32)
+    tensor([1.0000, 1.4142])
     """,
 )
 
@@ -180,7 +181,7 @@ rsqrt: Public = unary(
     doc="""One over the square root.
 
     >>> weft.rsqrt(weft.tensor([1.0, 4.0]))
-    tensor([1.0000, 0.5000], shape=(2,), dtype=float32)
+    tensor([1.0000, 0.5000])
     """,
 )
 
@@ -196,7 +197,7 @@ sin: Public = unary(
     doc="""The sine.
 
     >>> weft.sin(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8415], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.8415])
     """,
 )
 
@@ -212,7 +213,7 @@ cos: Public = unary(
     doc="""The cosine.
 
     >>> weft.cos(weft.tensor([0.0, 1.0]))
-    tensor([1.0000, 0.5403], shape=(2,), dtype=float32)
+    tensor([1.0000, 0.5403])
     """,
 )
 
@@ -228,7 +229,7 @@ tan: Public = unary(
     doc="""The tangent.
 
     >>> weft.tan(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 1.5574], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.5574])
     """,
 )
 
@@ -243,7 +244,7 @@ asin: Public = unary(
     doc="""The angle whose sine it is.
 
     >>> weft.asin(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 1.5708], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.5708])
     """,
 )
 
@@ -258,7 +259,7 @@ acos: Public = unary(
     doc="""The angle whose cosine it is.
 
     >>> weft.acos(weft.tensor([1.0, 0.0]))
-    tensor([0.0000, 1.5708], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.5708])
     """,
 )
 
@@ -273,7 +274,7 @@ atan: Public = unary(
     doc="""The angle whose tangent it is.
 
     >>> weft.atan(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.7854], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.7854])
     """,
 )
 
@@ -287,7 +288,7 @@ sinh: Public = unary(
     doc="""The hyperbolic sine.
 
     >>> weft.sinh(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 1.1752], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.1752])
     """,
 )
 
@@ -301,7 +302,7 @@ cosh: Public = unary(
     doc="""The hyperbolic cosine.
 
     >>> weft.cosh(weft.tensor([0.0, 1.0]))
-    tensor([1.0000, 1.5431], shape=(2,), dtype=float32)
+    tensor([1.0000, 1.5431])
     """,
 )
 
@@ -316,7 +317,7 @@ tanh: Public = unary(
     doc="""The hyperbolic tangent.
 
     >>> weft.tanh(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.7616], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.7616])
     """,
 )
 
@@ -332,14 +333,22 @@ asinh: Public = unary(
     doc="""The inverse of the hyperbolic sine.
 
     >>> weft.asinh(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8814], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.8814])
     """,
 )
+
+
+def _acosh_slope(x: Tensor) -> Tensor:
+    """Complex roots are taken one by one: their product has the right branch."""
+    if x.dtype.is_complex:
+        return rsqrt(x - 1) * rsqrt(x + 1)
+    return rsqrt(x * x - 1)
+
 
 acosh: Public = unary(
     "acosh",
     np.arccosh,
-    d=lambda x: rsqrt(x * x - 1),
+    d=lambda x: _acosh_slope(x),
     domain=(1.3, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x + np.sqrt(x * x - 1)),
@@ -348,7 +357,7 @@ acosh: Public = unary(
     doc="""The inverse of the hyperbolic cosine.
 
     >>> weft.acosh(weft.tensor([1.0, 2.0]))
-    tensor([0.0000, 1.3170], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.3170])
     """,
 )
 
@@ -364,7 +373,7 @@ atanh: Public = unary(
     doc="""The inverse of the hyperbolic tangent.
 
     >>> weft.atanh(weft.tensor([0.0, 0.5]))
-    tensor([0.0000, 0.5493], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.5493])
     """,
 )
 
@@ -380,7 +389,7 @@ sigmoid: Public = unary(
     doc="""``1 / (1 + exp(-x))``, without overflow.
 
     >>> weft.sigmoid(weft.tensor([0.0, 2.0]))
-    tensor([0.5000, 0.8808], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.8808])
     """,
 )
 
@@ -399,7 +408,7 @@ atan2: Public = binary(
     doc="""The angle of the point (other, input).
 
     >>> weft.atan2(weft.tensor([1.0]), weft.tensor([1.0]))
-    tensor([0.7854], shape=(1,), dtype=float32)
+    tensor([0.7854])
     """,
 )
 
@@ -419,7 +428,7 @@ hypot: Public = binary(
     doc="""The length of the vector (input, other); its gradient at 0 is 0.
 
     >>> weft.hypot(weft.tensor([3.0]), weft.tensor([4.0]))
-    tensor([5.], shape=(1,), dtype=float32)
+    tensor([5.])
     """,
 )
 
@@ -438,18 +447,20 @@ logaddexp: Public = binary(
     doc="""``log(exp(input) + exp(other))``, without overflow.
 
     >>> weft.logaddexp(weft.tensor([1000.0]), weft.tensor([0.0]))
-    tensor([1000.], shape=(1,), dtype=float32)
+    tensor([1000.])
     """,
 )
 
 
 @public(method=True, inplace="x")
-def xlogy(input: Any, other: Any) -> Tensor:
+def xlogy(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """``input * log(other)``, and 0 where ``input`` is 0.
 
     >>> weft.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 1.0]))
-    tensor([0., 0.], shape=(2,), dtype=float32)
+    tensor([0., 0.])
     """
+    if out is not None:
+        return write_out(out, xlogy(input, other), "xlogy")
     chosen = where(input == 0, 0, input * log(where(input == 0, 1, other)))
     return where(other != other, math.nan, chosen)
 
@@ -459,7 +470,7 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """``log2(2**input + 2**other)``, without overflow.
 
     >>> weft.logaddexp2(weft.tensor([1000.0]), weft.tensor([1000.0]))
-    tensor([1001.], shape=(1,), dtype=float32)
+    tensor([1001.])
     """
     scale = math.log(2)
     return logaddexp(input * scale, other * scale) / scale
@@ -470,7 +481,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``, the inverse of the sigmoid.
 
     >>> weft.logit(weft.tensor([0.5, 0.9]))
-    tensor([0.0000, 2.1972], shape=(2,), dtype=float32)
+    tensor([0.0000, 2.1972])
     """
     x = input if eps is None else input.clamp(eps, 1 - eps)
     return log(x / (1 - x))
@@ -481,7 +492,7 @@ def sinc(input: Tensor) -> Tensor:
     """``sin(pi x) / (pi x)``, and 1 at 0.
 
     >>> weft.sinc(weft.tensor([0.0, 0.5]))
-    tensor([1.0000, 0.6366], shape=(2,), dtype=float32)
+    tensor([1.0000, 0.6366])
     """
     angle = where(input == 0, 1, input) * math.pi
     return where(input == 0, 1, sin(angle) / angle)
@@ -492,7 +503,7 @@ def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians.
 
     >>> weft.deg2rad(weft.tensor([180.0]))
-    tensor([3.1416], shape=(1,), dtype=float32)
+    tensor([3.1416])
     """
     return input * (math.pi / 180)
 
@@ -502,7 +513,7 @@ def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees.
 
     >>> weft.rad2deg(weft.tensor([0.0]))
-    tensor([0.], shape=(1,), dtype=float32)
+    tensor([0.])
     """
     return input * (180 / math.pi)
 
@@ -512,7 +523,7 @@ def angle(input: Tensor) -> Tensor:
     """The angle of each complex number; pi for a negative real one.
 
     >>> weft.angle(weft.tensor([1j]))
-    tensor([1.5708], shape=(1,), dtype=float32)
+    tensor([1.5708])
     """
     if input.dtype.is_complex:
         return atan2(input.imag, input.real)

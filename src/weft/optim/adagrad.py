@@ -23,7 +23,7 @@ class Adagrad(Optimizer):
     >>> (p * p).sum().backward()
     >>> adagrad.step()
     >>> p.detach()
-    tensor([0.5000, 1.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 1.5000])
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RMSprop(Optimizer):
     >>> (p * p).sum().backward()
     >>> rmsprop.step()
     >>> p.detach()
-    tensor([0., 1.], shape=(2,), dtype=float32)
+    tensor([0., 1.])
     """
 
     switches = ("momentum", "centered")

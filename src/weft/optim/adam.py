@@ -51,7 +51,7 @@ class Adam(_Moments):
     >>> (p * p).sum().backward()
     >>> adam.step()
     >>> p.detach()
-    tensor([0.5000, 1.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 1.5000])
     """
 
     switches = ("amsgrad",)
@@ -111,7 +111,7 @@ class AdamW(Adam):
     >>> (p * p).sum().backward()
     >>> adamw.step()
     >>> p.detach()
-    tensor([0.4000, 1.3000], shape=(2,), dtype=float32)
+    tensor([0.4000, 1.3000])
     """
 
     decoupled = True
@@ -149,7 +149,7 @@ class Adamax(Optimizer):
     >>> (p * p).sum().backward()
     >>> adamax.step()
     >>> p.detach()
-    tensor([0.5000, 1.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 1.5000])
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class RAdam(_Moments):
     >>> (p * p).sum().backward()
     >>> radam.step()
     >>> p.detach()
-    tensor([0.5000, 1.0000], shape=(2,), dtype=float32)
+    tensor([0.5000, 1.0000])
     """
 
     def __init__(

@@ -237,4 +237,4 @@ def checked_gradient(p: Tensor) -> Any:
 
 def touch(params: list[Tensor], name: str) -> None:
     """Note that the optimizer has written here, so that stale values are caught."""
-    note_changes([p.storage for p in params], name, caller())
+    note_changes([p.storage_record for p in params], name, caller())

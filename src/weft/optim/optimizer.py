@@ -101,7 +101,7 @@ class Optimizer:
     >>> (layer * 3).sum().backward()
     >>> sgd.step()
     >>> layer.detach()
-    tensor([-0.5000, -0.5000], shape=(2,), dtype=float32)
+    tensor([-0.5000, -0.5000])
     """
 
     _optimizer_step_pre_hooks: dict[int, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,13 @@ from weft.optim.flat import State
 from weft.optim.optimizer import Optimizer, decayed, shrunk
 
 _DECAYS = ("l2", "decoupled", "tinynn")
+
+
+def _counted(entry: Any) -> Any:
+    """A parameter's saved state with a count of steps; None for one without state."""
+    if not isinstance(entry, Mapping) or "step" in entry:
+        return entry
+    return {"step": 1, **entry} if entry.get("momentum_buffer") is not None else None
 
 
 class SGD(Optimizer):
@@ -31,7 +39,7 @@ class SGD(Optimizer):
     >>> p.sum().backward()
     >>> sgd.step()
     >>> p.detach()
-    tensor([0.8500, 0.8500], shape=(2,), dtype=float32)
+    tensor([0.8500, 0.8500])
     """
 
     switches = ("momentum",)
@@ -75,6 +83,16 @@ class SGD(Optimizer):
     def start(self, param: Tensor, group: dict[str, Any]) -> State:
         return {"momentum_buffer": zeros_like(param)} if group["momentum"] else {}
 
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what ``state_dict`` gave, here or in PyTorch, whose SGD counts no
+        steps: a parameter that has momentum has made one."""
+        state = state_dict.get("state") if isinstance(state_dict, Mapping) else None
+        if isinstance(state, Mapping):
+            entries = {k: _counted(v) for k, v in state.items()}
+            known = {k: v for k, v in entries.items() if v is not None}
+            state_dict = {**state_dict, "state": known}
+        super().load_state_dict(state_dict)
+
     def update(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
         decay, before = group["decay"], p
         if decay == "l2":
@@ -109,7 +127,7 @@ class Lion(Optimizer):
     >>> (p * p).sum().backward()
     >>> lion.step()
     >>> p.detach()
-    tensor([ 0.7500, -0.7500], shape=(2,), dtype=float32)
+    tensor([ 0.7500, -0.7500])
     """
 
     def __init__(

@@ -23,7 +23,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
 
     >>> average = weft.optim.swa_utils.get_ema_avg_fn(0.75)
     >>> average(weft.tensor(1.0), weft.tensor(3.0), 5)
-    tensor(1.5000, dtype=float32)
+    tensor(1.5000)
     """
     if not 0 <= decay <= 1:
         raise ArgumentError(f"get_ema_avg_fn: expected decay in [0, 1], got {decay}")
@@ -39,7 +39,7 @@ def get_swa_avg_fn() -> AvgFn:
 
     >>> average = weft.optim.swa_utils.get_swa_avg_fn()
     >>> average(weft.tensor(1.0), weft.tensor(4.0), 2)
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
 
     def average(averaged: Tensor, current: Tensor, count: Any) -> Tensor:
@@ -97,7 +97,7 @@ class AveragedModel(Module):
     >>> _ = model.w.detach().fill_(3.0)
     >>> average.update_parameters(model)
     >>> average(weft.tensor([1.0])).detach()
-    tensor([2.], shape=(1,), dtype=float32)
+    tensor([2.])
     """
 
     def __init__(

@@ -177,7 +177,7 @@ def RegisterGradient(op_type: str) -> Callable[..., Any]:
     >>> x = weft.tensor(2.0, requires_grad=True)
     >>> cube(x).backward()
     >>> x.grad
-    tensor(12., dtype=float32)
+    tensor(12.)
     >>> weft.core.op.unregister("cube")
     """
     op = find_op(op_type)

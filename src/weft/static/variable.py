@@ -108,7 +108,7 @@ class Variable(StaticTensor):
     def alias(self, node: Any = None) -> Tensor:
         twin = StaticTensor(self.node, interpreter=self._interpreter)
         twin._node = node
-        twin._storage = self.storage
+        twin._storage = self.storage_record
         return twin
 
     @recorded

@@ -208,7 +208,7 @@ def test_prints_have_the_values_of_each_call(capsys):
 
     for k in range(3):
         f(X * k)
-    f3 = "tensor({0}., dtype=float32)|{0}.0|[tensor({0}., dtype=float32)]"
+    f3 = "tensor({0}.)|{0}.0|[tensor({0}.)]"
     rows = [f"sum|{f3.format(3 * k)}" for k in range(3)]
     assert capsys.readouterr().out.splitlines() == rows
 

@@ -158,10 +158,10 @@ def cond(
 
     >>> x = weft.tensor(2.0)
     >>> weft.cond(x > 0, lambda x: x * 10, lambda x: -x, (x,))
-    tensor(20., dtype=float32)
+    tensor(20.)
     >>> weft.func.vmap(lambda x: weft.cond(x > 0, weft.sqrt, weft.neg, x))(
     ...     weft.tensor([4.0, -3.0]))
-    tensor([2., 3.], shape=(2,), dtype=float32)
+    tensor([2., 3.])
     """
     inputs = tuple(args) if operands is None else (*args, operands)
     if len(inputs) == 1 and type(inputs[0]) in (tuple, list):
@@ -184,7 +184,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     captured program, all must give the same structure, shapes and dtypes.
 
     >>> weft.switch(weft.tensor(2), [weft.sin, weft.neg, weft.square], weft.tensor(3.0))
-    tensor(9., dtype=float32)
+    tensor(9.)
     """
     if not branches:
         raise ArgumentError("switch: expected at least one branch, got none")

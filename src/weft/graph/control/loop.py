@@ -269,7 +269,7 @@ def while_loop(
 
     >>> half = lambda x, n: (x / 2, n + 1)
     >>> weft.while_loop(lambda x, n: x > 1, half, (weft.tensor(10.0), 0))
-    (tensor(0.6250, dtype=float32), tensor(4, dtype=int64))
+    (tensor(0.6250), tensor(4))
     """
     several = type(carried_inputs) in (tuple, list)
 
@@ -370,7 +370,7 @@ def fori_loop(
     that is known only when the program runs.
 
     >>> weft.fori_loop(0, 4, lambda i, total: total + i, 0)
-    tensor(6, dtype=int64)
+    tensor(6)
     """
     for bound in (lower, upper):
         if not is_integer(bound) and not isinstance(bound, (Tensor, np.integer)):

@@ -309,7 +309,7 @@ def scan(
 
     >>> add = lambda total, x: (total + x, total + x)
     >>> weft.scan(add, weft.tensor(0.0), weft.tensor([1.0, 2.0, 3.0]))
-    (tensor(6., dtype=float32), tensor([1., 3., 6.], shape=(3,), dtype=float32))
+    (tensor(6.), tensor([1., 3., 6.]))
     """
     leaves, structure = tree_flatten(init)
     carry = [as_leaf("scan", leaf) for leaf in leaves]
@@ -449,6 +449,6 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     As ``vmap``, but in the memory of one element at a time.
 
     >>> weft.map(lambda x: x * x, weft.tensor([1.0, 2.0, 3.0]))
-    tensor([1., 4., 9.], shape=(3,), dtype=float32)
+    tensor([1., 4., 9.])
     """
     return scan(lambda _, x: (None, f(x)), None, xs)[1]

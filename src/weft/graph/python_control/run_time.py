@@ -224,8 +224,8 @@ class _Trial:
 
     def check_aliases(self, name: str) -> None:
         """Refuse a change in place where the tensor has another name as well."""
-        storages = [id(x.storage) for x in self.operands]
-        outside = [id(t.storage) for t, _ in self.staged.run.outside.values()]
+        storages = [id(x.storage_record) for x in self.operands]
+        outside = [id(t.storage_record) for t, _ in self.staged.run.outside.values()]
         if len(set(storages)) < len(storages) or set(storages) & set(outside):
             raise refusal(
                 f"{name!r} is changed in place in a branch or loop over a tensor's "
@@ -381,9 +381,9 @@ class _Choice:
                         continue
                     if outside is not None:
                         _freeze(made, outside)
-                    elif id(x.storage) in seen:
-                        _freeze(made, seen[id(x.storage)])
-                    seen[id(x.storage)] = made
+                    elif id(x.storage_record) in seen:
+                        _freeze(made, seen[id(x.storage_record)])
+                    seen[id(x.storage_record)] = made
 
     def after(self, k: int, tensors: Any) -> Any:
         kind = self.chosen[k]

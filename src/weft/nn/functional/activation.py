@@ -24,7 +24,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)``.
 
     >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """
     return _result(input, relu_function(input), inplace)
 
@@ -33,7 +33,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)``.
 
     >>> weft.nn.functional.relu6(weft.tensor([-1.0, 9.0]))
-    tensor([0., 6.], shape=(2,), dtype=float32)
+    tensor([0., 6.])
     """
     return hardtanh(input, 0.0, 6.0, inplace)
 
@@ -44,7 +44,7 @@ def leaky_relu(
     """``x`` if positive, else ``negative_slope * x``.
 
     >>> weft.nn.functional.leaky_relu(weft.tensor([-1.0, 2.0]), 0.5)
-    tensor([-0.5000,  2.0000], shape=(2,), dtype=float32)
+    tensor([-0.5000,  2.0000])
     """
     return _result(input, weft.where(input > 0, input, input * negative_slope), inplace)
 
@@ -53,7 +53,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``leaky_relu`` with a learnt slope, one or one a channel.
 
     >>> weft.nn.functional.prelu(weft.tensor([-4.0, 2.0]), weft.tensor([0.25]))
-    tensor([-1.,  2.], shape=(2,), dtype=float32)
+    tensor([-1.,  2.])
     """
     if mode.autocast is not None:
         input, weight = lowered(input, weight)
@@ -79,7 +79,7 @@ def rrelu(
     """``leaky_relu`` with a random slope when training, else the mean slope.
 
     >>> weft.nn.functional.rrelu(weft.tensor([-48.0, 2.0]))
-    tensor([-11.,   2.], shape=(2,), dtype=float32)
+    tensor([-11.,   2.])
     """
     if lower > upper:
         raise ArgumentError(f"rrelu: expected lower <= upper, got {lower} and {upper}")
@@ -93,7 +93,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` if positive, else ``alpha * (exp(x) - 1)``.
 
     >>> weft.nn.functional.elu(weft.tensor([-1.0, 2.0]))
-    tensor([-0.6321,  2.0000], shape=(2,), dtype=float32)
+    tensor([-0.6321,  2.0000])
     """
     return _result(
         input, weft.where(input > 0, input, alpha * weft.expm1(input)), inplace
@@ -104,7 +104,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalising unit: a scaled ``elu``.
 
     >>> weft.nn.functional.selu(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 1.0507], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.0507])
     """
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return _result(input, scale * elu(input, alpha), inplace)
@@ -114,7 +114,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``.
 
     >>> weft.nn.functional.celu(weft.tensor([-1.0, 2.0]), 2.0)
-    tensor([-0.7869,  2.0000], shape=(2,), dtype=float32)
+    tensor([-0.7869,  2.0000])
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha must not be 0")
@@ -128,7 +128,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     ``approximate="tanh"`` takes the usual approximation.
 
     >>> weft.nn.functional.gelu(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8413], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.8413])
     """
     if approximate == "none":
         return fused("gelu", _gelu, input)
@@ -152,7 +152,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``.
 
     >>> weft.nn.functional.silu(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.7311], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.7311])
     """
     out = fused("silu", lambda x: x * weft.sigmoid(x), input)
     return _result(input, out, inplace)
@@ -162,7 +162,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``.
 
     >>> weft.nn.functional.mish(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8651], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.8651])
     """
     return _result(input, input * weft.tanh(softplus(input)), inplace)
 
@@ -171,7 +171,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     """``log(1 + exp(beta * x)) / beta``, linear above the threshold.
 
     >>> weft.nn.functional.softplus(weft.tensor([0.0, 30.0]))
-    tensor([ 0.6931, 30.0000], shape=(2,), dtype=float32)
+    tensor([ 0.6931, 30.0000])
     """
 
     def plain(x: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``.
 
     >>> weft.nn.functional.softsign(weft.tensor([-1.0, 3.0]))
-    tensor([-0.5000,  0.7500], shape=(2,), dtype=float32)
+    tensor([-0.5000,  0.7500])
     """
     return input / (1 + weft.abs(input))
 
@@ -195,7 +195,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))``, without overflow.
 
     >>> weft.nn.functional.logsigmoid(weft.tensor([0.0, -1000.0]))
-    tensor([-6.9315e-01, -1.0000e+03], shape=(2,), dtype=float32)
+    tensor([-6.9315e-01, -1.0000e+03])
     """
     return weft.minimum(input, weft.zeros_like(input)) - weft.log1p(
         weft.exp(-weft.abs(input))
@@ -206,7 +206,7 @@ def tanh(input: Tensor) -> Tensor:
     """The hyperbolic tangent.
 
     >>> weft.nn.functional.tanh(weft.tensor([0.0]))
-    tensor([0.], shape=(1,), dtype=float32)
+    tensor([0.])
     """
     return weft.tanh(input)
 
@@ -215,7 +215,7 @@ def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))``.
 
     >>> weft.nn.functional.sigmoid(weft.tensor([0.0]))
-    tensor([0.5000], shape=(1,), dtype=float32)
+    tensor([0.5000])
     """
     return weft.sigmoid(input)
 
@@ -224,7 +224,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``.
 
     >>> weft.nn.functional.tanhshrink(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.2384], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.2384])
     """
     return input - weft.tanh(input)
 
@@ -235,7 +235,7 @@ def hardtanh(
     """``x`` cut off at two values.
 
     >>> weft.nn.functional.hardtanh(weft.tensor([-3.0, 0.5]))
-    tensor([-1.0000,  0.5000], shape=(2,), dtype=float32)
+    tensor([-1.0000,  0.5000])
     """
     if min_val > max_val:
         raise ArgumentError(
@@ -256,7 +256,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``clamp(x / 6 + 1/2, 0, 1)``.
 
     >>> weft.nn.functional.hardsigmoid(weft.tensor([-4.0, 0.0]))
-    tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.5000])
     """
     out = _cut(input, input / 6 + 0.5, -3.0, 3.0, 0.0, 1.0)
     return _result(input, out, inplace)
@@ -266,7 +266,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * hardsigmoid(x)``.
 
     >>> weft.nn.functional.hardswish(weft.tensor([0.0, 3.0]))
-    tensor([0., 3.], shape=(2,), dtype=float32)
+    tensor([0., 3.])
     """
     out = _cut(input, input * (input / 6 + 0.5), -3.0, 3.0, 0.0, input)
     return _result(input, out, inplace)
@@ -276,7 +276,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``x``, but 0 between ``-lambd`` and ``lambd``.
 
     >>> weft.nn.functional.hardshrink(weft.tensor([0.3, 2.0]))
-    tensor([0., 2.], shape=(2,), dtype=float32)
+    tensor([0., 2.])
     """
     return weft.where(weft.abs(input) <= lambd, 0.0, input)
 
@@ -285,7 +285,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``x`` moved towards 0 by ``lambd``.
 
     >>> weft.nn.functional.softshrink(weft.tensor([0.3, 2.0]))
-    tensor([0.0000, 1.5000], shape=(2,), dtype=float32)
+    tensor([0.0000, 1.5000])
     """
     if lambd < 0:
         raise ArgumentError(f"softshrink: expected lambd of at least 0, got {lambd}")
@@ -299,7 +299,7 @@ def threshold(
     """``x`` above the threshold, else ``value``.
 
     >>> weft.nn.functional.threshold(weft.tensor([0.3, 2.0]), 1.0, -7.0)
-    tensor([-7.,  2.], shape=(2,), dtype=float32)
+    tensor([-7.,  2.])
     """
     return _result(input, weft.where(input > threshold, input, value), inplace)
 
@@ -308,7 +308,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half times the sigmoid of the second, along a dimension.
 
     >>> weft.nn.functional.glu(weft.tensor([2.0, 0.0]))
-    tensor([1.], shape=(1,), dtype=float32)
+    tensor([1.])
     """
     if input.shape[dim] % 2:
         raise ShapeError(
@@ -322,7 +322,7 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """``exp(x)``, divided by its sum along a dimension.
 
     >>> weft.nn.functional.softmax(weft.tensor([0.0, 0.0]), dim=0)
-    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.5000])
     """
     return weft.softmax(input, _dim("softmax", dim), dtype)
 
@@ -331,7 +331,7 @@ def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Ten
     """The logarithm of ``softmax``, without overflow.
 
     >>> weft.nn.functional.log_softmax(weft.tensor([0.0, 0.0]), dim=0)
-    tensor([-0.6931, -0.6931], shape=(2,), dtype=float32)
+    tensor([-0.6931, -0.6931])
     """
     return weft.log_softmax(input, _dim("log_softmax", dim), dtype)
 
@@ -340,7 +340,7 @@ def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """``softmax`` of ``-x``.
 
     >>> weft.nn.functional.softmin(weft.tensor([0.0, 0.0]), dim=0)
-    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.5000])
     """
     return softmax(-input, dim, dtype)
 
@@ -363,7 +363,7 @@ def gumbel_softmax(
     ``eps`` is there for PyTorch's sake and changes nothing, as with PyTorch.
 
     >>> weft.nn.functional.gumbel_softmax(weft.zeros(4), hard=True).sum()
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
     u = weft.rand_like(logits)
     noise = -weft.log(-weft.log1p(-u).clamp(max=-1e-30))

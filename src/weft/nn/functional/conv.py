@@ -8,6 +8,7 @@ from weft import DType, Tensor, reshape
 from weft.core.autocast import lowered
 from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.complex_numbers import complex
 from weft.ops.conv import (
     Pairs,
     Sizes,
@@ -154,6 +155,11 @@ def _conv(
     spatial: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
     dilation: Any, groups: Any,
 ) -> Tensor:  # fmt: skip
+    if input.dtype.is_complex and weight.dtype is input.dtype:
+        given = stride, padding, dilation, groups
+        return _of_parts(
+            lambda x, w: _conv(spatial, x, w, None, *given), input, weight, bias
+        )
     name = f"conv{spatial}d"
     if mode.autocast is not None:
         input, weight, bias = lowered(input, weight, bias)
@@ -172,6 +178,15 @@ def _conv(
     return without_batch(conv_bias_op(x, weight, bias, **params), had)
 
 
+def _of_parts(conv: Any, x: Tensor, w: Tensor, bias: Any) -> Tensor:
+    """A convolution of complex numbers: those of their real and imaginary parts."""
+    real = conv(x.real, w.real) - conv(x.imag, w.imag)
+    out = complex(real, conv(x.real, w.imag) + conv(x.imag, w.real))
+    if bias is None:
+        return out
+    return out + reshape(bias, (-1, *[1] * (w.ndim - 2)))
+
+
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
@@ -183,7 +198,7 @@ def conv1d(
 
     >>> x = weft.tensor([[1.0, 2.0, 4.0]])
     >>> weft.nn.functional.conv1d(x, weft.tensor([[[-1.0, 1.0]]]))
-    tensor([[1., 2.]], shape=(1, 2), dtype=float32)
+    tensor([[1., 2.]])
     """
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
@@ -224,6 +239,12 @@ def _conv_transpose(
     spatial: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
     output_padding: Any, groups: Any, dilation: Any,
 ) -> Tensor:  # fmt: skip
+    if input.dtype.is_complex and weight.dtype is input.dtype:
+        given = stride, padding, output_padding, groups, dilation
+        return _of_parts(
+            lambda x, w: _conv_transpose(spatial, x, w, None, *given),
+            input, weight, bias,
+        )  # fmt: skip
     name = f"conv_transpose{spatial}d"
     if mode.autocast is not None:
         input, weight, bias = lowered(input, weight, bias)
@@ -284,7 +305,7 @@ def conv_transpose1d(
     >>> x = weft.tensor([[1.0, 10.0]])
     >>> w = weft.tensor([[[1.0, 2.0]]])
     >>> weft.nn.functional.conv_transpose1d(x, w, stride=2)
-    tensor([[ 1.,  2., 10., 20.]], shape=(1, 4), dtype=float32)
+    tensor([[ 1.,  2., 10., 20.]])
     """
     return _conv_transpose(
         1, input, weight, bias, stride, padding, output_padding, groups, dilation

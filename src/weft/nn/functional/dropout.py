@@ -38,7 +38,7 @@ def dropout(
     """Zeros with probability p, the rest scaled by ``1 / (1 - p)``.
 
     >>> weft.nn.functional.dropout(weft.ones(2), p=0.0)
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     _check_p("dropout", p)
     if not training or p == 0:
@@ -129,7 +129,7 @@ def alpha_dropout(
     """Dropout for self-normalising networks.
 
     >>> weft.nn.functional.alpha_dropout(weft.ones(2))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     _check_p("alpha_dropout", p)
     if not training or p == 0:

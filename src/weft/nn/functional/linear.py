@@ -55,7 +55,7 @@ def cosine_similarity(
 
     >>> x = weft.tensor([[1.0, 0.0]])
     >>> weft.nn.functional.cosine_similarity(x, x * 5)
-    tensor([1.], shape=(1,), dtype=float32)
+    tensor([1.])
     """
     dot = (x1 * x2).sum(dim)
     sizes = [weft.clamp(x.norm(dim=dim), min=eps) for x in (x1, x2)]
@@ -69,7 +69,7 @@ def pairwise_distance(
 
     >>> f = weft.nn.functional.pairwise_distance
     >>> f(weft.tensor([[3.0, 4.0]]), weft.zeros(1, 2), eps=0.0)
-    tensor([5.], shape=(1,), dtype=float32)
+    tensor([5.])
     """
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 

@@ -119,7 +119,7 @@ def mse_loss(
     """Squared differences.
 
     >>> weft.nn.functional.mse_loss(weft.tensor([1.0, 3.0]), weft.tensor([0.0, 0.0]))
-    tensor(5., dtype=float32)
+    tensor(5.)
     """
     _same_shape("mse_loss", input, target)
     off = input - target
@@ -133,7 +133,7 @@ def l1_loss(
     """Absolute differences.
 
     >>> weft.nn.functional.l1_loss(weft.tensor([1.0, -3.0]), weft.zeros(2))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     _same_shape("l1_loss", input, target)
     return _weighted("l1_loss", weft.abs(input - target), weight, reduction)
@@ -146,7 +146,7 @@ def smooth_l1_loss(
     """Squared below ``beta``, absolute above it.
 
     >>> weft.nn.functional.smooth_l1_loss(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor(1.3125, dtype=float32)
+    tensor(1.3125)
     """
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: expected beta of at least 0, got {beta}")
@@ -169,7 +169,7 @@ def huber_loss(
     """Squared below ``delta``, linear above it.
 
     >>> weft.nn.functional.huber_loss(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor(1.3125, dtype=float32)
+    tensor(1.3125)
     """
     if delta <= 0:
         raise ArgumentError(f"huber_loss: expected delta above 0, got {delta}")
@@ -191,7 +191,7 @@ def gaussian_nll_loss(
 
     >>> f = weft.nn.functional.gaussian_nll_loss
     >>> f(weft.zeros(2), weft.ones(2), weft.ones(2))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("gaussian_nll_loss", input, target)
     if not isinstance(var, Tensor):
@@ -227,7 +227,7 @@ def poisson_nll_loss(
     """The negative log-likelihood of a Poisson distribution.
 
     >>> weft.nn.functional.poisson_nll_loss(weft.zeros(2), weft.ones(2))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
     _same_shape("poisson_nll_loss", input, target)
     if log_input:
@@ -275,7 +275,7 @@ def binary_cross_entropy(
 
     >>> f = weft.nn.functional.binary_cross_entropy
     >>> f(weft.tensor([0.5]), weft.tensor([1.0]))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("binary_cross_entropy", input, target)
     input = _chances(
@@ -303,7 +303,7 @@ def binary_cross_entropy_with_logits(
 
     >>> f = weft.nn.functional.binary_cross_entropy_with_logits
     >>> f(weft.tensor([0.0]), weft.tensor([1.0]))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
     target = _targets("binary_cross_entropy_with_logits", target)
@@ -364,7 +364,7 @@ def nll_loss(
 
     >>> logp = weft.log(weft.tensor([[0.5, 0.5]]))
     >>> weft.nn.functional.nll_loss(logp, weft.tensor([0]))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     return _nll("nll_loss", input, target, weight, ignore_index, reduction)
 
@@ -406,7 +406,7 @@ def cross_entropy(
     """Cross-entropy of raw scores with class indices or class probabilities.
 
     >>> weft.nn.functional.cross_entropy(weft.zeros(1, 4), weft.tensor([2]))
-    tensor(1.3863, dtype=float32)
+    tensor(1.3863)
     """
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(
@@ -477,7 +477,7 @@ def kl_div(
 
     >>> p = weft.tensor([[0.5, 0.5]])
     >>> weft.nn.functional.kl_div(p.log(), p, reduction="batchmean")
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
     _same_shape("kl_div", input, target)
     if log_target:
@@ -500,7 +500,7 @@ def hinge_embedding_loss(
 
     >>> f = weft.nn.functional.hinge_embedding_loss
     >>> f(weft.tensor([0.5, 0.5]), weft.tensor([1.0, -1.0]))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("hinge_embedding_loss", input, target)
     apart = weft.clamp(margin - input, min=0.0)
@@ -520,7 +520,7 @@ def margin_ranking_loss(
 
     >>> f = weft.nn.functional.margin_ranking_loss
     >>> f(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     _same_shape("margin_ranking_loss", input1, input2)
     _same_shape("margin_ranking_loss", input1, target)
@@ -533,7 +533,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> 
     """``log(1 + exp(-target * x))``.
 
     >>> weft.nn.functional.soft_margin_loss(weft.zeros(1), weft.ones(1))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("soft_margin_loss", input, target)
     return _reduce("soft_margin_loss", -logsigmoid(target * input), reduction)
@@ -547,7 +547,7 @@ def multilabel_soft_margin_loss(
 
     >>> f = weft.nn.functional.multilabel_soft_margin_loss
     >>> f(weft.zeros(1, 2), weft.ones(1, 2))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("multilabel_soft_margin_loss", input, target)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -567,7 +567,7 @@ def multi_margin_loss(
     """``sum_i max(0, margin - x[y] + x[i])^p / C`` over the other classes.
 
     >>> weft.nn.functional.multi_margin_loss(weft.zeros(1, 2), weft.tensor([0]))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     rows, flat = _class_first("multi_margin_loss", input, target)
     flat = _classes("multi_margin_loss", flat, rows.shape[1], -(10**9))
@@ -590,7 +590,7 @@ def multilabel_margin_loss(
 
     >>> f = weft.nn.functional.multilabel_margin_loss
     >>> f(weft.zeros(1, 2), weft.tensor([[0, -1]]))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("multilabel_margin_loss", input, target)
     rows = input.reshape(-1, input.shape[-1])
@@ -621,7 +621,7 @@ def cosine_embedding_loss(
 
     >>> x = weft.tensor([[1.0, 0.0]])
     >>> weft.nn.functional.cosine_embedding_loss(x, x, weft.tensor([1.0]))
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
     _same_shape("cosine_embedding_loss", input1, input2)
     cos = cosine_similarity(input1, input2, dim=-1)
@@ -650,7 +650,7 @@ def triplet_margin_loss(
 
     >>> a = weft.zeros(1, 2)
     >>> weft.nn.functional.triplet_margin_loss(a, a, a)
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
@@ -676,7 +676,7 @@ def triplet_margin_with_distance_loss(
 
     >>> a = weft.zeros(1, 2)
     >>> weft.nn.functional.triplet_margin_with_distance_loss(a, a, a, margin=0.5)
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("triplet_margin_loss", anchor, positive)
     _same_shape("triplet_margin_loss", anchor, negative)

@@ -47,7 +47,7 @@ def batch_norm(
     >>> x = weft.tensor([[1.0], [3.0]])
     >>> weft.nn.functional.batch_norm(x, None, None, training=True, eps=0.0)
     tensor([[-1.],
-            [ 1.]], shape=(2, 1), dtype=float32)
+            [ 1.]])
     """
     if input.ndim < 2:
         raise ShapeError(f"batch_norm: expected (N, C, ...), got shape {input.shape}")
@@ -119,14 +119,16 @@ def instance_norm(
             "instance_norm: expected more than one position per channel, got input of "
             f"shape {input.shape}"
         )
-    out = _standard(input, dims, eps)
     if running_mean is not None and running_var is not None:
         mean = input.mean(dims)
         _move(running_mean, mean.mean(0), momentum)
         _move(running_var, input.var(dims).mean(0), momentum)
-    return _affine(
-        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
-    )
+
+    def plain(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        out = _standard(x, dims, eps)
+        return _affine(out, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
+
+    return fused("instance_norm", plain, input, weight, bias, key=(dims, eps))
 
 
 def layer_norm(
@@ -139,7 +141,7 @@ def layer_norm(
     """Normalised over the last dimensions.
 
     >>> weft.nn.functional.layer_norm(weft.tensor([[1.0, 3.0]]), (2,), eps=0.0)
-    tensor([[-1.,  1.]], shape=(1, 2), dtype=float32)
+    tensor([[-1.,  1.]])
     """
     dims = _last("layer_norm", input, normalized_shape)
 
@@ -158,7 +160,7 @@ def rms_norm(
     """Divided by the root of the mean square over the last dimensions.
 
     >>> weft.nn.functional.rms_norm(weft.tensor([3.0, 4.0]), (2,))
-    tensor([0.8485, 1.1314], shape=(2,), dtype=float32)
+    tensor([0.8485, 1.1314])
     """
     dims = _last("rms_norm", input, normalized_shape)
     small = weft.finfo(input.dtype).eps if eps is None else eps
@@ -197,12 +199,16 @@ def group_norm(
             f"group_norm: {num_groups} groups do not divide the channels of shape "
             f"{input.shape}"
         )
-    size = math.prod(input.shape[1:]) // num_groups
-    grouped = input.reshape((input.shape[0], num_groups, size))
-    out = _standard(grouped, (2,), eps).reshape(input.shape)
-    return _affine(
-        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
-    )
+    channels = num_groups, input.shape[1] // num_groups
+    positions = math.prod(input.shape[2:])
+    grouped = input.reshape((input.shape[0], *channels, positions))
+    scale = [None if p is None else p.reshape((*channels, 1)) for p in (weight, bias)]
+
+    def plain(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        return _affine(_standard(x, (2, 3), eps), weight, bias)
+
+    out = fused("group_norm", plain, grouped, *scale, key=eps)
+    return out.reshape(input.shape)
 
 
 def local_response_norm(
@@ -232,7 +238,7 @@ def normalize(
     """Divided by its p-norm along a dimension (0 stays 0, with gradient 0).
 
     >>> weft.nn.functional.normalize(weft.tensor([[3.0, 4.0]]))
-    tensor([[0.6000, 0.8000]], shape=(1, 2), dtype=float32)
+    tensor([[0.6000, 0.8000]])
     """
     size = input.norm(p, dim, keepdim=True)
     return input * weft.where(size == 0, 0.0, 1 / weft.clamp(size, min=eps))

@@ -8,16 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from weft import Tensor, arange, reshape, scatter
+from weft import Tensor, reshape, scatter
 from weft import dtype as dtypes
 from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
 from weft.ops.elementwise import check_accepts
-from weft.ops.index import take_op
 from weft.ops.operands import as_index
-from weft.ops.pooling import adaptive_bounds, adaptive_max_index_op, max_pool_index_op
+from weft.ops.pooling import (
+    adaptive_bounds,
+    adaptive_max_index_op,
+    max_pool_index_op,
+    max_pool_op,
+    picked,
+)
 from weft.ops.require import require_index
 from weft.ops.resample import Taps, resample_op
 
@@ -87,16 +92,6 @@ def _pooled_counts(
 # -- the largest element
 
 
-def _picked(x: Tensor, index: Tensor) -> Tensor:
-    """Elements of x (N, C, *S) by flat indices into *S, (N, C, *Y)."""
-    size = math.prod(x.shape[2:])
-    rows = x.shape[0] * x.shape[1]
-    start = arange(rows, device=x.device) * size
-    start = start.reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
-    flat = reshape(index + start, (index.numel(),))
-    return reshape(take_op(reshape(x, (rows * size,)), flat), index.shape)
-
-
 def _max_pool(
     spatial: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, ceil_mode: bool, return_indices: bool,
@@ -110,11 +105,14 @@ def _max_pool(
     pads = sizes_of(name, "padding", padding, spatial)
     spread = sizes_of(name, "dilation", dilation, spatial, 1)
     counts = _pooled_counts(name, x.shape[2:], kernel, steps, pads, spread, ceil_mode)
-    index = max_pool_index_op(
-        x, kernel=kernel, stride=steps, padding=pads, dilation=spread, counts=counts
-    )
-    out = without_batch(_picked(x, index), had)
-    return (out, without_batch(index, had)) if return_indices else out
+    windows = {
+        "kernel": kernel, "stride": steps, "padding": pads, "dilation": spread,
+        "counts": counts,
+    }  # fmt: skip
+    if not return_indices:
+        return without_batch(max_pool_op(x, **windows), had)
+    index = max_pool_index_op(x, **windows)
+    return without_batch(picked(x, index), had), without_batch(index, had)
 
 
 def max_pool1d(
@@ -125,7 +123,7 @@ def max_pool1d(
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0]])
     >>> weft.nn.functional.max_pool1d(x, 2)
-    tensor([[3., 2.]], shape=(1, 2), dtype=float32)
+    tensor([[3., 2.]])
     """
     return _max_pool(
         1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
@@ -143,7 +141,7 @@ def max_pool2d(
     >>> x = weft.arange(16.0).reshape(1, 4, 4)
     >>> weft.nn.functional.max_pool2d(x, 2)
     tensor([[[ 5.,  7.],
-             [13., 15.]]], shape=(1, 2, 2), dtype=float32)
+             [13., 15.]]])
     """
     return _max_pool(
         2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
@@ -183,7 +181,7 @@ def _adaptive_max(
     _check_input(name, x)
     counts = _adaptive_counts(name, output_size, x.shape[2:])
     index = adaptive_max_index_op(x, counts=counts)
-    out = without_batch(_picked(x, index), had)
+    out = without_batch(picked(x, index), had)
     return (out, without_batch(index, had)) if return_indices else out
 
 
@@ -194,7 +192,7 @@ def adaptive_max_pool1d(
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0, 5.0]])
     >>> weft.nn.functional.adaptive_max_pool1d(x, 2)
-    tensor([[3., 5.]], shape=(1, 2), dtype=float32)
+    tensor([[3., 5.]])
     """
     return _adaptive_max(1, input, output_size, return_indices)
 
@@ -293,7 +291,7 @@ def avg_pool1d(
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0]])
     >>> weft.nn.functional.avg_pool1d(x, 2)
-    tensor([[2., 1.]], shape=(1, 2), dtype=float32)
+    tensor([[2., 1.]])
     """
     return _avg_pool(
         1, input, kernel_size, stride, padding, ceil_mode, count_include_pad
@@ -313,7 +311,7 @@ def avg_pool2d(
     >>> x = weft.arange(16.0).reshape(1, 4, 4)
     >>> weft.nn.functional.avg_pool2d(x, 2)
     tensor([[[ 2.5000,  4.5000],
-             [10.5000, 12.5000]]], shape=(1, 2, 2), dtype=float32)
+             [10.5000, 12.5000]]])
     """
     return _avg_pool(
         2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
@@ -375,7 +373,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0]])
     >>> weft.nn.functional.adaptive_avg_pool1d(x, 2)
-    tensor([[2.0000, 2.5000]], shape=(1, 2), dtype=float32)
+    tensor([[2.0000, 2.5000]])
     """
     return _adaptive_avg(1, input, output_size)
 
@@ -421,7 +419,7 @@ def lp_pool1d(
 
     >>> x = weft.tensor([[3.0, 4.0, 6.0, 8.0]])
     >>> weft.nn.functional.lp_pool1d(x, 2, 2)
-    tensor([[ 5., 10.]], shape=(1, 2), dtype=float32)
+    tensor([[ 5., 10.]])
     """
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -433,7 +431,7 @@ def lp_pool2d(
     """``sum(window ** norm_type) ** (1 / norm_type)`` of each window.
 
     >>> weft.nn.functional.lp_pool2d(weft.ones(1, 2, 2), 2, 2)
-    tensor([[[2.]]], shape=(1, 1, 1), dtype=float32)
+    tensor([[[2.]]])
     """
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -445,7 +443,7 @@ def lp_pool3d(
     """``sum(window ** norm_type) ** (1 / norm_type)`` of each window.
 
     >>> weft.nn.functional.lp_pool3d(weft.ones(1, 2, 2, 2), 1, 2)
-    tensor([[[[8.]]]], shape=(1, 1, 1, 1), dtype=float32)
+    tensor([[[[8.]]]])
     """
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -511,7 +509,7 @@ def max_unpool1d(
     >>> F = weft.nn.functional
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0]])
     >>> F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2)
-    tensor([[0., 3., 2., 0.]], shape=(1, 4), dtype=float32)
+    tensor([[0., 3., 2., 0.]])
     """
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 

@@ -64,7 +64,7 @@ def unfold(
     tensor([[0., 1.],
             [1., 2.],
             [3., 4.],
-            [4., 5.]], shape=(4, 2), dtype=float32)
+            [4., 5.]])
     """
     x, had = with_batch("unfold", input, 2)
     size = x.shape[2:]
@@ -84,7 +84,7 @@ def fold(
 
     >>> weft.nn.functional.fold(weft.ones(4, 2), (2, 3), 2)
     tensor([[[1., 2., 1.],
-             [1., 2., 1.]]], shape=(1, 2, 3), dtype=float32)
+             [1., 2., 1.]]])
     """
     x, had = with_batch("fold", input, 1)
     size = sizes_of("fold", "output_size", output_size, 2, 1)
@@ -121,7 +121,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
     >>> weft.nn.functional.pixel_shuffle(weft.arange(4).reshape(4, 1, 1), 2)
     tensor([[[0, 1],
-             [2, 3]]], shape=(1, 2, 2), dtype=int64)
+             [2, 3]]])
     """
     _check_dims("pixel_shuffle", input, 3)
     (r,) = sizes_of("pixel_shuffle", "upscale_factor", upscale_factor, 1, 1)
@@ -162,7 +162,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
     >>> x = weft.arange(4).reshape(1, 4, 1)
     >>> weft.nn.functional.channel_shuffle(x, 2).flatten()
-    tensor([0, 2, 1, 3], shape=(4,), dtype=int64)
+    tensor([0, 2, 1, 3])
     """
     _check_dims("channel_shuffle", input, 3)
     (g,) = sizes_of("channel_shuffle", "groups", groups, 1, 1)
@@ -312,7 +312,7 @@ def interpolate(
 
     >>> x = weft.tensor([[[1.0, 3.0]]])
     >>> weft.nn.functional.interpolate(x, 4, mode="linear")
-    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]], shape=(1, 1, 4), dtype=float32)
+    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
     """
     _check_mode(input, mode, align_corners)
     if antialias:
@@ -367,7 +367,7 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     >>> identity = weft.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
     >>> weft.nn.functional.affine_grid(identity, (1, 1, 1, 2))
     tensor([[[[-0.5000,  0.0000],
-              [ 0.5000,  0.0000]]]], shape=(1, 1, 2, 2), dtype=float32)
+              [ 0.5000,  0.0000]]]])
     """
     check_accepts("affine_grid", "floating", theta.dtype)
     n, _, *space = (int(s) for s in size) if len(size) > 2 else (0, 0)
@@ -495,7 +495,7 @@ def grid_sample(
     >>> x = weft.tensor([[[[1.0, 3.0]]]])
     >>> middle = weft.zeros(1, 1, 1, 2)
     >>> weft.nn.functional.grid_sample(x, middle)
-    tensor([[[[2.]]]], shape=(1, 1, 1, 1), dtype=float32)
+    tensor([[[[2.]]]])
     """
     _check_grid(input, grid, mode, padding_mode)
     align = bool(align_corners)

@@ -32,7 +32,7 @@ def get_total_norm(
     """The norm of all tensors as if they were one vector.
 
     >>> weft.nn.utils.get_total_norm([weft.tensor([3.0]), weft.tensor([4.0])])
-    tensor(5., dtype=float32)
+    tensor(5.)
     """
     all_of = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not all_of:
@@ -64,9 +64,9 @@ def clip_grad_norm_(
     >>> p = weft.ones(2, requires_grad=True)
     >>> (p * weft.tensor([3.0, 4.0])).sum().backward()
     >>> weft.nn.utils.clip_grad_norm_([p], max_norm=1.0)
-    tensor(5., dtype=float32)
+    tensor(5.)
     >>> p.grad
-    tensor([0.6000, 0.8000], shape=(2,), dtype=float32)
+    tensor([0.6000, 0.8000])
     """
     if not max_norm >= 0:
         raise ArgumentError(f"clip_grad_norm_: expected max_norm >= 0, got {max_norm}")
@@ -132,7 +132,7 @@ def clip_grad_value_(
     >>> (p * weft.tensor([3.0, -4.0])).sum().backward()
     >>> weft.nn.utils.clip_grad_value_([p], 3.5)
     >>> p.grad
-    tensor([ 3.0000, -3.5000], shape=(2,), dtype=float32)
+    tensor([ 3.0000, -3.5000])
     """
     limit = float(clip_value)
     if not limit >= 0:
@@ -146,7 +146,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters in one vector; gradients flow back through it.
 
     >>> weft.nn.utils.parameters_to_vector([weft.zeros(2, 1), weft.ones(1)])
-    tensor([0., 0., 1.], shape=(3,), dtype=float32)
+    tensor([0., 0., 1.])
     """
     return cat([p.reshape(-1) for p in parameters])
 
@@ -157,7 +157,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     >>> p = weft.zeros(2)
     >>> weft.nn.utils.vector_to_parameters(weft.tensor([1.0, 2.0]), [p])
     >>> p
-    tensor([1., 2.], shape=(2,), dtype=float32)
+    tensor([1., 2.])
     """
     every: list[Any] = list(parameters)
     total = sum(p.numel() for p in every)

@@ -41,7 +41,7 @@ def pack_padded_sequence(
 
     >>> x = weft.tensor([[1, 4], [2, 5], [3, 0]])
     >>> weft.nn.utils.rnn.pack_padded_sequence(x, [3, 2]).data
-    tensor([1, 4, 2, 5, 3], shape=(5,), dtype=int64)
+    tensor([1, 4, 2, 5, 3])
     """
     x = input.transpose(0, 1) if batch_first else input
     sizes = _lengths(lengths)
@@ -83,7 +83,7 @@ def pad_packed_sequence(
     >>> rnn.pad_packed_sequence(packed)[0]
     tensor([[1, 4],
             [2, 5],
-            [3, 0]], shape=(3, 2), dtype=int64)
+            [3, 0]])
     """
     counts = sequence.batch_sizes.array()
     batch, steps = int(counts[0]), len(counts)
@@ -127,7 +127,7 @@ def pad_sequence(
 
     >>> weft.nn.utils.rnn.pad_sequence([weft.ones(2), weft.ones(1)], batch_first=True)
     tensor([[1., 1.],
-            [1., 0.]], shape=(2, 2), dtype=float32)
+            [1., 0.]])
     """
     if padding_side not in ("left", "right"):
         raise ArgumentError(
@@ -150,7 +150,7 @@ def pack_sequence(
     """Pack tensors of different lengths.
 
     >>> weft.nn.utils.rnn.pack_sequence([weft.ones(2), weft.ones(1)]).batch_sizes
-    tensor([2, 1], shape=(2,), dtype=int64)
+    tensor([2, 1])
     """
     lengths = [s.shape[0] for s in sequences]
     return pack_padded_sequence(

@@ -22,7 +22,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     list; dictionaries, tuples and lists are gone into.
 
     >>> weft.utils.data.default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])
-    {'x': tensor([1, 2], shape=(2,), dtype=int64), 'name': ['a', 'b']}
+    {'x': tensor([1, 2]), 'name': ['a', 'b']}
     """
     if not len(batch):
         raise ShapeError("default_collate: expected at least one sample, got none")
@@ -118,7 +118,7 @@ def default_convert(data: Any) -> Any:
     """One sample, with NumPy arrays as tensors; the rest stays as it is.
 
     >>> weft.utils.data.default_convert({"x": np.zeros(2, np.float32), "name": "a"})
-    {'x': tensor([0., 0.], shape=(2,), dtype=float32), 'name': 'a'}
+    {'x': tensor([0., 0.]), 'name': 'a'}
     """
     if isinstance(data, (np.ndarray, np.generic)):
         return as_tensor(np.asarray(data))

@@ -22,7 +22,7 @@ class Dataset:
     ...     def __len__(self):
     ...         return 4
     >>> list(weft.utils.data.DataLoader(Squares(), batch_size=4))
-    [tensor([0, 1, 4, 9], shape=(4,), dtype=int64)]
+    [tensor([0, 1, 4, 9])]
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -43,7 +43,7 @@ class IterableDataset(Dataset):
     ...     def __iter__(self):
     ...         return iter(range(3))
     >>> list(weft.utils.data.DataLoader(Count(), batch_size=3))
-    [tensor([0, 1, 2], shape=(3,), dtype=int64)]
+    [tensor([0, 1, 2])]
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -81,7 +81,7 @@ class TensorDataset(Dataset):
 
     >>> data = weft.utils.data.TensorDataset(weft.arange(3), weft.eye(3))
     >>> data[1]
-    (tensor(1, dtype=int64), tensor([0., 1., 0.], shape=(3,), dtype=float32))
+    (tensor(1), tensor([0., 1., 0.]))
     """
 
     def __init__(self, *tensors: Tensor) -> None:

@@ -22,7 +22,7 @@ class ToTensor:
     Integers are divided by their largest value, so white is 1.
 
     >>> weft.utils.transforms.ToTensor()(np.full((1, 2), 255, np.uint8))
-    tensor([[[1., 1.]]], shape=(1, 1, 2), dtype=float32)
+    tensor([[[1., 1.]]])
     """
 
     def __call__(self, image: Any) -> Tensor:
@@ -40,7 +40,7 @@ class Normalize:
 
     >>> normalize = weft.utils.transforms.Normalize([0.5], [0.25])
     >>> normalize(weft.ones(1, 1, 2))
-    tensor([[[2., 2.]]], shape=(1, 1, 2), dtype=float32)
+    tensor([[[2., 2.]]])
     """
 
     def __init__(self, mean: Any, std: Any) -> None:

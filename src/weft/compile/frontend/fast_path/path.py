@@ -160,7 +160,7 @@ class FastPath:
         for name, _ in specialization.in_place:
             cell = specialization.cells[name]
             if type(cell) is not GradCell:
-                storage = cell.tensor.storage
+                storage = cell.tensor.storage_record
                 tell_attribute(cell.tensor, "_storage", storage, table)
                 self.storages.append(storage)
 

@@ -1,0 +1,271 @@
+"""Functions of networks that PyTorch has under ``torch`` itself: ``weft.conv2d``, …
+
+Those whose arguments have another order there are written out; the rest are
+``nn.functional``'s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError
+from weft.nn import functional as F
+
+SAME = [
+    "adaptive_avg_pool1d",
+    "adaptive_max_pool1d",
+    "avg_pool1d",
+    "bilinear",
+    "celu",
+    "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_similarity",
+    "hardshrink",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "prelu",
+    "rms_norm",
+    "rrelu",
+    "rrelu_",
+    "selu",
+    "selu_",
+    "threshold",
+    "threshold_",
+    "native_channel_shuffle",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in SAME and hasattr(F, name):
+        return getattr(F, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """``nn.functional.dropout``; whether it trains is not optional.
+
+    >>> weft.dropout(weft.ones(2), 0.5, False)
+    tensor([1., 1.])
+    """
+    return F.dropout(input, p, train)
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """``dropout`` in place."""
+    return input.copy_(F.dropout(input, p, train))
+
+
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """``nn.functional.alpha_dropout``; whether it trains is not optional."""
+    return F.alpha_dropout(input, p, train)
+
+
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """``nn.functional.feature_alpha_dropout``; whether it trains is not optional."""
+    return F.feature_alpha_dropout(input, p, train)
+
+
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of a table; the table comes first here.
+
+    >>> weft.embedding(weft.eye(2), weft.tensor([1]))
+    tensor([[0., 1.]])
+    """
+    padding = None if padding_idx == -1 else padding_idx
+    options = {"sparse": True} if sparse else {}
+    return F.embedding(
+        indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, **options
+    )
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """``nn.functional.layer_norm``.
+
+    >>> weft.layer_norm(weft.tensor([-1.0, 1.0]), (2,))
+    tensor([-1.0000,  1.0000])
+    """
+    return F.layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """``nn.functional.group_norm``."""
+    return F.group_norm(input, num_groups, weight, bias, eps)
+
+
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """``nn.functional.batch_norm``, with weight and bias before the running values."""
+    return F.batch_norm(
+        input, running_mean, running_var, weight, bias, training, momentum, eps
+    )
+
+
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """``nn.functional.instance_norm``, weight and bias before the running values."""
+    return F.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
+
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _reduction(number: int) -> str:
+    if number not in (0, 1, 2):
+        raise ArgumentError(f"expected a reduction of 0, 1 or 2, got {number!r}")
+    return _REDUCTIONS[number]
+
+
+def kl_div(
+    input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
+) -> Tensor:
+    """``nn.functional.kl_div``; the reduction is a number: none, mean, sum."""
+    return F.kl_div(
+        input, target, reduction=_reduction(reduction), log_target=log_target
+    )
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = 1,
+) -> Tensor:
+    """``nn.functional``'s; the reduction is a number: none, mean, sum."""
+    return F.binary_cross_entropy_with_logits(
+        input, target, weight, pos_weight=pos_weight, reduction=_reduction(reduction)
+    )
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool,
+    full: bool,
+    eps: float,
+    reduction: int,
+) -> Tensor:
+    """``nn.functional.poisson_nll_loss``; the reduction is a number."""
+    return F.poisson_nll_loss(
+        input, target, log_input, full, eps=eps, reduction=_reduction(reduction)
+    )
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    reduction: int = 1,
+) -> Tensor:
+    """``nn.functional.margin_ranking_loss``; the reduction is a number."""
+    return F.margin_ranking_loss(
+        input1, input2, target, margin, reduction=_reduction(reduction)
+    )
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1
+) -> Tensor:
+    """``nn.functional.hinge_embedding_loss``; the reduction is a number."""
+    return F.hinge_embedding_loss(
+        input, target, margin, reduction=_reduction(reduction)
+    )
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    reduction: int = 1,
+) -> Tensor:
+    """``nn.functional.cosine_embedding_loss``; the reduction is a number."""
+    return F.cosine_embedding_loss(
+        input1, input2, target, margin, reduction=_reduction(reduction)
+    )
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = 1,
+) -> Tensor:
+    """``nn.functional.triplet_margin_loss``; the reduction is a number."""
+    return F.triplet_margin_loss(
+        anchor, positive, negative, margin, p, eps, swap,
+        reduction=_reduction(reduction),
+    )  # fmt: skip
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """``nn.functional.ctc_loss``; the reduction is a number."""
+    return F.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank,
+        _reduction(reduction), zero_infinity,
+    )  # fmt: skip
