@@ -16,7 +16,7 @@ def grad_and_value(
     """As ``grad``, with the value after the gradient.
 
     >>> weft.func.grad_and_value(lambda x: x * x)(weft.tensor(3.0))
-    (tensor(6., dtype=float32), tensor(9., dtype=float32))
+    (tensor(6.), tensor(9.))
     """
     both = value_and_grad(func, argnums, has_aux=has_aux)
 

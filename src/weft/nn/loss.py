@@ -256,7 +256,7 @@ class LinearCrossEntropyLoss(Module):
 
     >>> loss = weft.nn.LinearCrossEntropyLoss(8, 10)
     >>> loss(weft.zeros(2, 8), weft.tensor([1, 2]))
-    tensor(2.3026, dtype=float32, grad_fn=<cross_entropy>)
+    tensor(2.3026, grad_fn=<cross_entropy>)
     """
 
     def __init__(

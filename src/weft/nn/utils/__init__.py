@@ -100,7 +100,7 @@ def clip_grads_with_norm_(
     >>> (p * 6).sum().backward()
     >>> weft.nn.utils.clip_grads_with_norm_([p], 1.0, weft.tensor(2.0))
     >>> p.grad
-    tensor([3.0000], shape=(1,), dtype=float32)
+    tensor([3.0000])
     """
     with no_grad():
         scale = _clip_scale(float(max_norm), total_norm)
