@@ -68,7 +68,9 @@ def _product_samples(rng: np.random.Generator) -> Any:
         yield Sample((*at, rng.uniform(-2, 2, count), dense), {"size": shape[0]})
 
 
-def _loop_product(rows: Any, columns: Any, values: Any, dense: Any, *, size: int) -> Any:
+def _loop_product(
+    rows: Any, columns: Any, values: Any, dense: Any, *, size: int
+) -> Any:
     matrix = np.zeros((size, dense.shape[0]))
     for r, c, v in zip(rows, columns, values, strict=True):
         matrix[r, c] += v

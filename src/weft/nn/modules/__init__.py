@@ -72,7 +72,7 @@ _TABLE: dict[str, tuple[dict[str, str], list[str]]] = {
          "KLDivLoss", "MSELoss", "BCELoss", "BCEWithLogitsLoss",
          "HingeEmbeddingLoss", "MultiLabelMarginLoss", "SmoothL1Loss",
          "HuberLoss", "SoftMarginLoss", "CrossEntropyLoss",
-         "LinearCrossEntropyLoss", "MultiLabelSoftMarginLoss",
+         "LinearCrossEntropyLoss", "LinearCrossEntropyOptions", "MultiLabelSoftMarginLoss",
          "CosineEmbeddingLoss", "MarginRankingLoss", "MultiMarginLoss",
          "TripletMarginLoss", "TripletMarginWithDistanceLoss", "CTCLoss"],
     ),
