@@ -90,7 +90,7 @@ class Adafactor(WholeTensors):
             )
 
     def start(self, param: Tensor, group: dict[str, Any]) -> State:
-        return {"step": tensor(0.0), **_moments_of(param)}
+        return {"step": tensor(0.0, device=param.device), **_moments_of(param)}
 
     def change(self, p: Tensor, g: Tensor, state: Any, group: dict[str, Any]) -> None:
         small, scale = group["eps"]

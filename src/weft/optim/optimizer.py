@@ -506,7 +506,7 @@ class Optimizer:
         if type(self).update is Optimizer.update:  # it has states of its own kind
             step = {k: v for k, v in entry.items() if k == "step"}
             rest = {k: _restored(v, p) for k, v in entry.items() if k != "step"}
-            return {**{k: _copied(_as_tensor(v)) for k, v in step.items()}, **rest}
+            return {**{k: _own_step(v, p) for k, v in step.items()}, **rest}
         like = {"step": 0, **self.start(p, group)}
         # PyTorch's SGD counts no steps, and what it has saved are not the first ones.
         held = {"step": 1, **entry} if entry else entry
@@ -758,6 +758,12 @@ def _restored(value: Any, p: Tensor) -> Any:
 def _as_tensor(value: Any) -> Any:
     foreign = isinstance(value, np.ndarray)
     return as_tensor(value).detach() if foreign else value
+
+
+def _own_step(value: Any, p: Tensor) -> Any:
+    """A count of steps as an optimizer of the user's own keeps it."""
+    value = _as_tensor(value)
+    return value.detach().to(p.device).clone() if isinstance(value, Tensor) else value
 
 
 def _number(key: str, value: Any) -> Any:
