@@ -1,4 +1,4 @@
-"""Autocast and gradient scaling: eagerly, captured, nested, and beside PyTorch's list."""
+"""Autocast and gradient scaling: eagerly, captured, nested, by PyTorch's list."""
 
 import copy
 import warnings

@@ -148,7 +148,7 @@ OPTIMIZERS = {
     for name, kind in vars(optim).items()
     if isinstance(kind, type)
     and issubclass(kind, optim.Optimizer)
-    and name not in ("Optimizer", "LBFGS")
+    and name not in ("Optimizer", "LBFGS", "Muon", "SparseAdam")  # of few parameters
 }
 
 

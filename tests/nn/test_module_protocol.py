@@ -265,6 +265,9 @@ def test_lazy_parameters_are_told_apart():
     lazy = nn.LazyLinear(3)
     assert nn.parameter.is_lazy(lazy.weight)
     assert not nn.parameter.is_lazy(nn.Linear(1, 1).weight)
+    for kind in (nn.UninitializedParameter, nn.UninitializedBuffer):
+        with pytest.raises(RuntimeError, match="first call"):
+            kind().materialize((2, 3))
 
 
 def test_factory_options():

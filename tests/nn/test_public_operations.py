@@ -38,6 +38,7 @@ OPERATORS = {
 INSIDE = {
     "weft.ops.elementwise": {"check_accepts"},
     "weft.ops.operands": {"as_index"},
+    "weft.ops.complex_numbers": {"complex"},  # convolutions of complex numbers
     "weft.ops.require": {"known", "require", "require_index"},
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},

@@ -175,9 +175,11 @@ def test_hooks_of_steps():
     made, seen = optim.SGD([p], lr=0.1), []
     handle = made.register_step_pre_hook(lambda o, args, kw: seen.append("before"))
     made.register_step_post_hook(lambda o, args, kw: seen.append("after"))
-    with register_optimizer_step_pre_hook(lambda *rest: seen.append("all before")):
-        with register_optimizer_step_post_hook(lambda *rest: seen.append("all after")):
-            made.step()
+    with (
+        register_optimizer_step_pre_hook(lambda *rest: seen.append("all before")),
+        register_optimizer_step_post_hook(lambda *rest: seen.append("all after")),
+    ):
+        made.step()
     assert seen == ["all before", "before", "after", "all after"]
     handle.remove()
     made.step()

@@ -19,7 +19,10 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType, bfloat16, float16, float32, float64
 from weft.errors import DTypeError
 
-_state = {"dtype": bfloat16, "cache": True}  # of a block that names no dtype
+_state: dict[str, Any] = {
+    "dtype": bfloat16,
+    "cache": True,
+}  # of a block that names no dtype
 
 
 class autocast:

@@ -23,7 +23,7 @@ class GradScaler:
     >>> scaler.step(sgd)
     >>> scaler.update()
     >>> p.detach(), scaler.get_scale()
-    (tensor([0.5000], shape=(1,), dtype=float32), 65536.0)
+    (tensor([0.5000]), 65536.0)
     """
 
     def __init__(

@@ -102,7 +102,7 @@ def vjp(
 
     >>> x = weft.tensor([1.0, 2.0])
     >>> weft.autograd.functional.vjp(lambda x: x * x, x, weft.ones(2))[1]
-    tensor([2., 4.], shape=(2,), dtype=float32)
+    tensor([2., 4.])
     """
     many, xs, outs_many, outs = _run("vjp", func, inputs, create_graph)
     vs = _vectors("vjp", v, outs)
@@ -119,7 +119,7 @@ def jvp(
 
     >>> x = weft.tensor([1.0, 2.0])
     >>> weft.autograd.functional.jvp(lambda x: x.prod(), x, weft.ones(2))[1]
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
     _, xs, outs_many, outs = _run("jvp", func, inputs, create_graph)
     vs = _vectors("jvp", v, xs)
@@ -141,7 +141,7 @@ def jacobian(
 
     >>> weft.autograd.functional.jacobian(lambda x: x * x, weft.tensor([1.0, 2.0]))
     tensor([[2., 0.],
-            [0., 4.]], shape=(2, 2), dtype=float32)
+            [0., 4.]])
     """
     many, xs, outs_many, outs = _run("jacobian", func, inputs, create_graph)
     rows = []
@@ -192,7 +192,7 @@ def hessian(
 
     >>> weft.autograd.functional.hessian(lambda x: (x**3).sum(), weft.ones(2))
     tensor([[6., 0.],
-            [0., 6.]], shape=(2, 2), dtype=float32)
+            [0., 6.]])
     """
     many, _ = _tuple(inputs, "inputs", "hessian")
     scalar = _scalar("hessian", func)
@@ -212,7 +212,7 @@ def vhp(
 
     >>> x = weft.tensor([1.0, 2.0])
     >>> weft.autograd.functional.vhp(lambda x: (x**3).sum(), x, weft.ones(2))[1]
-    tensor([ 6., 12.], shape=(2,), dtype=float32)
+    tensor([ 6., 12.])
     """
     many, xs, _, outs = _run("vhp", _scalar("vhp", func), inputs, create_graph)
     vs = _vectors("vhp", v, xs)
@@ -232,6 +232,6 @@ def hvp(
 
     >>> x = weft.tensor([1.0, 2.0])
     >>> weft.autograd.functional.hvp(lambda x: (x**3).sum(), x, weft.ones(2))[1]
-    tensor([ 6., 12.], shape=(2,), dtype=float32)
+    tensor([ 6., 12.])
     """
     return vhp(func, inputs, v, create_graph, strict)

@@ -46,7 +46,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     >>> x = weft.ones(1, requires_grad=True)
     >>> edge = weft.autograd.graph.get_gradient_edge(x)
     >>> weft.autograd.grad(x * 3, edge)
-    (tensor([3.], shape=(1,), dtype=float32),)
+    (tensor([3.]),)
     """
     node = tensor._node
     if node is None:
@@ -60,7 +60,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
     """Note that tensors were changed in a way that the tape did not see."""
     for one in [tensor] if isinstance(tensor, Tensor) else tensor:
-        one.storage.touch("increment_version")
+        one.storage_record.touch("increment_version")
 
 
 class _Watching(Evaluator):
@@ -145,7 +145,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
     ...     _ = a.detach().zero_()
     >>> b.backward()
     >>> x.grad
-    tensor([8., 8.], shape=(2,), dtype=float32)
+    tensor([8., 8.])
     """
     with saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
         yield
@@ -181,7 +181,7 @@ def register_multi_grad_hook(
     >>> handle = weft.autograd.graph.register_multi_grad_hook([a, b], seen.append)
     >>> (a * 2 + b * 3).backward()
     >>> seen
-    [[tensor([2.], shape=(1,), dtype=float32), tensor([3.], shape=(1,), dtype=float32)]]
+    [[tensor([2.]), tensor([3.])]]
     """
     if mode not in ("all", "any"):
         raise ArgumentError(

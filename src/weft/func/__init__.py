@@ -1,5 +1,11 @@
 """Function transforms that compose in any order."""
 
+from weft.func.ensembles import (
+    functionalize,
+    grad_and_value,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+)
 from weft.func.functional_call import functional_call
 from weft.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from weft.func.jvp import jvp
@@ -9,13 +15,17 @@ from weft.func.vmap import vmap
 
 __all__ = [
     "functional_call",
+    "functionalize",
     "grad",
+    "grad_and_value",
     "hessian",
     "jacfwd",
     "jacobian",
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -51,7 +51,7 @@ class dual_level:
     >>> with fwAD.dual_level():
     ...     x = fwAD.make_dual(weft.tensor(3.0), weft.tensor(1.0))
     ...     print(fwAD.unpack_dual(x * x).tangent)
-    tensor(6., dtype=float32)
+    tensor(6.)
     """
 
     def __enter__(self) -> int:

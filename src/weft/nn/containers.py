@@ -59,7 +59,7 @@ class _Sequence(_Holder):
             return self._entries[self._name_at(index)]  # says what is wrong
 
     def _part(self, entries: dict[str, Any]) -> Any:
-        return type(self)(list(entries.values()))  # type: ignore[call-arg]
+        return type(self)(list(entries.values()))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
@@ -261,7 +261,7 @@ class _Dictionary(_Holder, MutableMapping[str, Any]):
         return self._entries.popitem()
 
     def __or__(self, other: Mapping[str, Any]) -> Self:
-        return type(self)({**self, **other})  # type: ignore[call-arg]
+        return type(self)({**self, **other})
 
     def __ior__(self, other: Mapping[str, Any]) -> Self:
         self.update(other)

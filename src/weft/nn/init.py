@@ -381,7 +381,11 @@ def _older(name: str) -> Callable[..., Tensor]:
         return present(*args, **kwargs)
 
     older.__name__ = older.__qualname__ = name
-    older.__doc__ = f"``{name}_`` under its older name."
+    older.__doc__ = f"""``{name}_`` under its older name, with a warning.
+
+    >>> weft.nn.init.{name}.__name__
+    '{name}'
+    """
     return older
 
 

@@ -219,11 +219,10 @@ class Module(Saving):
         >>> layer(weft.zeros(1, 2)).shape
         (1, 2)
         """
-        from weft import compile
+        import weft
 
-        self.__dict__["_compiled_call_impl"] = compile(
-            _Uncompiled(self), *args, **kwargs
-        )
+        call: Any = weft.compile
+        self.__dict__["_compiled_call_impl"] = call(_Uncompiled(self), *args, **kwargs)
 
     # -- attributes
 
@@ -572,7 +571,11 @@ class Module(Saving):
 
     def share_memory(self) -> Self:
         """Parameters and buffers in memory that other processes can share."""
-        return self._apply(lambda tensor: tensor.share_memory_())
+
+        def shared(tensor: Any) -> Tensor:
+            return tensor.share_memory_()
+
+        return self._apply(shared)
 
     def float(self) -> Self:
         """Floating-point parameters and buffers in float32."""

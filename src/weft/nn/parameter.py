@@ -57,7 +57,7 @@ class Buffer(Tensor, metaclass=_MarkedBuffer):
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         from weft import empty
 
-        made = (empty(0) if data is None else data).detach()
+        made: Any = (empty(0) if data is None else data).detach()
         made._is_buffer = True
         made.persistent = persistent
         return made
@@ -70,12 +70,32 @@ class UninitializedParameter:
     <uninitialized parameter>
     """
 
+    def __init__(
+        self, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        self.requires_grad, self.device, self.dtype = requires_grad, device, dtype
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Refused: a lazy layer makes its parameters itself, at its first call."""
+        raise RuntimeError(
+            "materialize: parameters of unknown shape belong to lazy layers, which "
+            "make them at the first call; use LazyLinear and the like, or make the "
+            "parameter in forward when the shape is known"
+        )
+
     def __repr__(self) -> str:
         return "<uninitialized parameter>"
 
 
 class UninitializedBuffer(UninitializedParameter):
     """A buffer whose shape is not known yet."""
+
+    def __init__(
+        self, requires_grad: bool = False, device: Any = None, dtype: Any = None,
+        persistent: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(requires_grad, device, dtype)
+        self.persistent = persistent
 
 
 UninitializedTensorMixin = UninitializedParameter

@@ -35,6 +35,8 @@ _WINDOWS = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
 class _MaxPool(FunctionalModule):
     """The base of max pooling: windows as PyTorch shows them."""
 
+    stride: Any
+
     options = _MAX
     shows = (
         "kernel_size={kernel_size}, stride={stride}, padding={padding}, "
@@ -49,6 +51,8 @@ class _MaxPool(FunctionalModule):
 
 class _AvgPool(FunctionalModule):
     """The base of average pooling: windows as PyTorch shows them."""
+
+    stride: Any
 
     options = _AVERAGE
     shows = _WINDOWS
@@ -195,6 +199,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
 class _Unpool(FunctionalModule):
     rank: ClassVar[int]
+    stride: Any
     options = {"kernel_size": REQUIRED, "stride": None, "padding": 0}
     shows = _WINDOWS
 

@@ -47,7 +47,8 @@ class RemovableHandle:
 
     def remove(self) -> None:
         RemovableHandle._next += 1
-        for held in (self.hooks, *self.marks):
+        every: list[dict[int, Any]] = [self.hooks, *self.marks]
+        for held in every:
             held.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -71,7 +72,8 @@ class IncompatibleKeys(NamedTuple):
             f"unexpected_keys={self.unexpected_keys})"
         )
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
 
 class Pending(list[Any]):

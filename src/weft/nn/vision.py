@@ -24,6 +24,8 @@ class Upsample(FunctionalModule):
         "recompute_scale_factor": None,
     }  # fmt: skip
 
+    scale_factor: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         factor = self.scale_factor

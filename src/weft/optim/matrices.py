@@ -90,7 +90,7 @@ class Adafactor(WholeTensors):
             )
 
     def start(self, param: Tensor, group: dict[str, Any]) -> State:
-        return {"step": tensor(0.0), **_moments_of(param)}
+        return {"step": tensor(0.0, device=param.device), **_moments_of(param)}
 
     def change(self, p: Tensor, g: Tensor, state: Any, group: dict[str, Any]) -> None:
         small, scale = group["eps"]
@@ -114,7 +114,7 @@ def _moments_of(p: Tensor) -> dict[str, Tensor]:
     if p.ndim < 2:
         return {"variance": zeros_like(p)}
     shape = list(p.shape)
-    options = {"dtype": p.dtype, "device": p.device}
+    options: dict[str, Any] = {"dtype": p.dtype, "device": p.device}
     return {
         "row_var": zeros(*shape[:-1], 1, **options),
         "col_var": zeros(*shape[:-2], 1, shape[-1], **options),

@@ -104,8 +104,12 @@ class Optimizer:
     tensor([-0.5000, -0.5000])
     """
 
-    OptimizerPreHook = OptimizerPreHook
-    OptimizerPostHook = OptimizerPostHook
+    _optimizer_step_pre_hooks: dict[int, Any]
+    _optimizer_step_post_hooks: dict[int, Any]
+    _optimizer_state_dict_pre_hooks: dict[int, Any]
+    _optimizer_state_dict_post_hooks: dict[int, Any]
+    _optimizer_load_state_dict_pre_hooks: dict[int, Any]
+    _optimizer_load_state_dict_post_hooks: dict[int, Any]
     # Options whose truth decides which states a parameter has.
     switches: tuple[str, ...] = ()
 
@@ -172,7 +176,7 @@ class Optimizer:
         wrapper.hooked = True  # type: ignore[attr-defined]
         return wrapper
 
-    def register_step_pre_hook(self, hook: OptimizerPreHook) -> RemovableHandle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before a step; it may replace them.
 
         >>> sgd = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=0.1)
@@ -182,7 +186,7 @@ class Optimizer:
         """
         return RemovableHandle(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: OptimizerPostHook) -> RemovableHandle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` after a step."""
         return RemovableHandle(self._optimizer_step_post_hooks, hook)
 
@@ -522,7 +526,7 @@ class Optimizer:
         if type(self).update is Optimizer.update:  # it has states of its own kind
             step = {k: v for k, v in entry.items() if k == "step"}
             rest = {k: _restored(v, p) for k, v in entry.items() if k != "step"}
-            return {**{k: _copied(_as_tensor(v)) for k, v in step.items()}, **rest}
+            return {**{k: _own_step(v, p) for k, v in step.items()}, **rest}
         like = {"step": 0, **self.start(p, group)}
         # PyTorch's SGD counts no steps, and what it has saved are not the first ones.
         held = {"step": 1, **entry} if entry else entry
@@ -616,6 +620,8 @@ class Optimizer:
 _OWN = ("params", "param_names")  # the entries of a group beside its options
 
 
+Optimizer.OptimizerPreHook = OptimizerPreHook  # type: ignore[attr-defined]
+Optimizer.OptimizerPostHook = OptimizerPostHook  # type: ignore[attr-defined]
 Optimizer.step = Optimizer.profile_hook_step(Optimizer.step)  # type: ignore[method-assign]
 
 
@@ -772,6 +778,12 @@ def _restored(value: Any, p: Tensor) -> Any:
 def _as_tensor(value: Any) -> Any:
     foreign = isinstance(value, np.ndarray)
     return as_tensor(value).detach() if foreign else value
+
+
+def _own_step(value: Any, p: Tensor) -> Any:
+    """A count of steps as an optimizer of the user's own keeps it."""
+    value = _as_tensor(value)
+    return value.detach().to(p.device).clone() if isinstance(value, Tensor) else value
 
 
 def _number(key: str, value: Any) -> Any:

@@ -21,7 +21,7 @@ class Rprop(Optimizer):
     >>> (p * p).sum().backward()
     >>> rprop.step()
     >>> p.detach()
-    tensor([ 0.5000, -1.5000], shape=(2,), dtype=float32)
+    tensor([ 0.5000, -1.5000])
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ASGD(Optimizer):
     >>> p.sum().backward()
     >>> asgd.step()
     >>> asgd.state[p]["ax"]
-    tensor([0.5000, 1.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 1.5000])
     """
 
     def __init__(

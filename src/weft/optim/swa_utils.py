@@ -54,7 +54,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     >>> mine, theirs = [weft.ones(1)], [weft.zeros(1)]
     >>> weft.optim.swa_utils.get_ema_multi_avg_fn(0.75)(mine, theirs, 1)
     >>> mine
-    [tensor([0.7500], shape=(1,), dtype=float32)]
+    [tensor([0.7500])]
     """
     return _over_lists(get_ema_avg_fn(decay))
 
@@ -65,7 +65,7 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
     >>> mine, theirs = [weft.ones(1)], [weft.tensor([4.0])]
     >>> weft.optim.swa_utils.get_swa_multi_avg_fn()(mine, theirs, 2)
     >>> mine
-    [tensor([2.], shape=(1,), dtype=float32)]
+    [tensor([2.])]
     """
     return _over_lists(get_swa_avg_fn())
 

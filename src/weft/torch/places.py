@@ -71,7 +71,9 @@ _VISION_TOGETHER = {
     "transforms": "autoaugment transforms v2",
     "ops": "boxes misc roi_align roi_pool stochastic_depth focal_loss",
 }
-_DYNAMO = "_trace_wrapped_higher_order_op config decorators eval_frame exc external_utils"
+_DYNAMO = (
+    "_trace_wrapped_higher_order_op config decorators eval_frame exc external_utils"
+)
 MOVED |= {f"_dynamo.{name}": "torch.dynamo" for name in _DYNAMO.split()}
 for _table, _packages in ((MOVED, _TOGETHER), (VISION_MOVED, _VISION_TOGETHER)):
     for _package, _names in _packages.items():

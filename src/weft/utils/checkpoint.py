@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -20,10 +21,67 @@ from typing import Any
 from weft.autograd.policies import named, selective
 from weft.autograd.segment import Keep, Result, Segment
 from weft.core.mode import mode
-from weft.errors import ArgumentError, DTypeError
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.nn.containers import Sequential
 
-__all__ = ["Result", "checkpoint", "checkpoint_sequential"]
+__all__ = [
+    "CheckpointError",
+    "Result",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "detach_variable",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+]
+
+CheckpointError = AutogradError  # of a second run that does something else
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Contexts for both runs that do nothing."""
+    return nullcontext(), nullcontext()
+
+
+def set_checkpoint_early_stop(enable: bool) -> Any:
+    """A context without effect: values are recomputed by whole functions."""
+    return nullcontext()
+
+
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Any:
+    """A context without effect: a second run that differs always says where."""
+    return nullcontext()
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments cut off the tape, which want gradients if they did before.
+
+    >>> from weft.utils.checkpoint import detach_variable
+    >>> (x,) = detach_variable((weft.ones(1, requires_grad=True) * 2,))
+    >>> x.is_leaf, x.requires_grad
+    (True, True)
+    """
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            "Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}"
+        )
+    return tuple(
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
+        for x in inputs
+    )
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn if no argument wants a gradient."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None",
+            stacklevel=2,
+        )
+
 
 Policy = str | Iterable[str] | Callable[[Result], bool] | None
 

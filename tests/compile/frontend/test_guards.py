@@ -937,3 +937,30 @@ def test_what_runs_by_chance_is_no_part_of_the_function():
         gc.callbacks.remove(on_collection)
     assert collections
     assert len(compiled.compiles) == 1
+
+
+def test_a_property_that_computes_a_tensor():
+    class Scaled(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = weft.nn.Parameter(weft.ones(2))
+            self.factor = 2.0
+
+        @property
+        def weight(self):
+            return self.w * self.factor
+
+        def forward(self, x):
+            return (x * self.weight).sum()
+
+    model = Scaled()
+    compiled = weft.compile(lambda x: model(x))
+    x = weft.ones(2)
+    assert compiled(x).item() == 4
+    with weft.no_grad():
+        model.w.mul_(3)
+    assert compiled(x).item() == 12
+    model.factor = 5.0
+    assert compiled(x).item() == 30
+    compiled(x).backward()
+    assert model.w.grad.tolist() == [5, 5]

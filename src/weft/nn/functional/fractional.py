@@ -172,7 +172,14 @@ def _indexed(pool: Any, name: str) -> Any:
 
     with_indices.__name__ = with_indices.__qualname__ = name
     with_indices.__signature__ = inspect.signature(pool)  # type: ignore[attr-defined]
-    with_indices.__doc__ = f"``{pool.__name__}`` with the indices of the maxima."
+    shape = ", ".join(["1"] * 2 + ["4"] * int(pool.__name__[-2]))
+    with_indices.__doc__ = f"""``{pool.__name__}`` with the indices of the maxima.
+
+    >>> x = weft.rand({shape})
+    >>> values, indices = weft.nn.functional.{name}(x, 2)
+    >>> values.shape == indices.shape
+    True
+    """
     return with_indices
 
 

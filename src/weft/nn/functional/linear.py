@@ -90,7 +90,7 @@ def linear_cross_entropy(
 
     >>> x, w = weft.zeros(2, 3), weft.zeros(4, 3)
     >>> weft.nn.functional.linear_cross_entropy(x, w, weft.tensor([0, 1]))
-    tensor(1.3863, dtype=float32)
+    tensor(1.3863)
     """
     from weft.nn.functional.loss import cross_entropy
 

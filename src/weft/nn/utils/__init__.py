@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import warnings
@@ -75,6 +76,7 @@ def clip_grad_norm_(
     return total
 
 
+@functools.wraps(clip_grad_norm_)
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """``clip_grad_norm_`` under its older name."""
     warnings.warn(
@@ -98,7 +100,7 @@ def clip_grads_with_norm_(
     >>> (p * 6).sum().backward()
     >>> weft.nn.utils.clip_grads_with_norm_([p], 1.0, weft.tensor(2.0))
     >>> p.grad
-    tensor([3.0000], shape=(1,), dtype=float32)
+    tensor([3.0000])
     """
     with no_grad():
         scale = _clip_scale(float(max_norm), total_norm)

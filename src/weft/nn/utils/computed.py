@@ -63,7 +63,7 @@ def _subclass(kind: type, title: str) -> type:
 
 
 def _again(kind: type, names: dict[str, Any]) -> Any:
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     for name, (get, put, title) in names.items():
         compute(made, name, get, put, title)
     return made

@@ -219,10 +219,18 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * self.mask.to(default_mask.dtype)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral)
+
+
 def _check_amount(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
+    if not _is_number(amount):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    whole = isinstance(amount, numbers.Integral)
+    whole = _is_whole(amount)
     if amount < 0 or (not whole and amount > 1):
         raise ValueError(
             f"amount={amount} should either be a float in the range [0.0, 1.0] or a "
@@ -232,7 +240,7 @@ def _check_amount(amount: Any) -> None:
 
 def _count(amount: Any, size: int) -> int:
     """The number of elements that an amount stands for."""
-    if not isinstance(amount, numbers.Integral):
+    if not _is_whole(amount):
         return round(float(amount) * size)
     if amount > size:
         raise ValueError(

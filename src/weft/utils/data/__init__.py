@@ -11,6 +11,7 @@ from weft.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from weft.utils.data.distributed import DistributedSampler
 from weft.utils.data.loader import DataLoader
 from weft.utils.data.sampler import (
     BatchSampler,
@@ -29,6 +30,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

@@ -8,6 +8,8 @@ is therefore three integers, and its batches do not depend on the workers.
 from __future__ import annotations
 
 import itertools
+import os
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import BaseContext
@@ -130,6 +132,26 @@ class DataLoader:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler = sampler, batch_sampler
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How worker processes are started."""
+        return self.context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, value: Any) -> None:
+        self.context = value
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn if there are more workers than this machine has cores."""
+        cores = os.cpu_count() or 1
+        if self.num_workers > cores:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in "
+                f"total. Our suggested max number of worker in current system is "
+                f"{cores}",
+                stacklevel=2,
+            )
 
     def __len__(self) -> int:
         if self.batch_sampler is not None:

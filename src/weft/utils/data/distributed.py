@@ -1,0 +1,70 @@
+"""A share of the samples for each of several processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from weft import Generator, randperm
+from weft.errors import ArgumentError
+from weft.utils.data.sampler import Sampler
+
+
+class DistributedSampler(Sampler):
+    """Every ``num_replicas``-th sample, from the ``rank``-th on.
+
+    The order is one of ``seed`` and the epoch (``set_epoch``), the same in all
+    processes. Samples are repeated, or with ``drop_last`` left out, until every
+    process has as many.
+
+    >>> sampler = weft.utils.data.DistributedSampler
+    >>> list(sampler(range(5), num_replicas=2, rank=1, shuffle=False))
+    [1, 3, 0]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None or rank is None:
+            raise RuntimeError(
+                "DistributedSampler: there are no process groups here; pass "
+                "num_replicas and rank"
+            )
+        if not 0 <= rank < num_replicas:
+            raise ArgumentError(
+                f"Invalid rank {rank}, rank should be in the interval "
+                f"[0, {num_replicas - 1}]"
+            )
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.epoch, self.drop_last = 0, drop_last
+        self.shuffle, self.seed = shuffle, seed
+        size = len(dataset)
+        if drop_last and size % num_replicas:
+            self.num_samples = math.ceil((size - num_replicas) / num_replicas)
+        else:
+            self.num_samples = math.ceil(size / num_replicas)
+        self.total_size = self.num_samples * num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        size = len(self.dataset)
+        order = list(range(size))
+        if self.shuffle:
+            generator = Generator().manual_seed(self.seed + self.epoch)
+            order = randperm(size, generator=generator).tolist()
+        times = math.ceil(self.total_size / max(size, 1))
+        order = (order * times)[: self.total_size]
+        return iter(order[self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch, which decides the order."""
+        self.epoch = epoch
