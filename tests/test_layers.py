@@ -10,13 +10,15 @@ import pathlib
 SOURCE = pathlib.Path(__file__).parents[1] / "src" / "weft"
 ORDER = (
     "errors", "late", "dtype", "dtype_info", "config",
-    "runtime", "core",
-    "printing", "ops", "interchange", "linalg", "special", "fft",
+    "runtime", "core", "layouts", "settings",
+    "printing", "ops", "interchange", "linalg", "special", "fft", "signal", "random",
+    "storage", "tensor_types", "comparing",
     "autograd", "pickling", "func", "methods",
     "graph", "memory", "compile",
-    "nn", "optim",
+    "nn", "optim", "functional_names", "spectrogram",
     "utils", "datasets", "metrics", "models", "serialization", "training",
-    "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing", "cli",
+    "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
+    "foreach", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 

@@ -1,4 +1,4 @@
-"""Functions of networks that PyTorch has under ``torch`` itself: ``weft.conv2d``, …
+"""Functions of networks that PyTorch has under ``torch`` itself, as ``weft.conv2d``.
 
 Those whose arguments have another order there are written out; the rest are
 ``nn.functional``'s.

@@ -161,7 +161,7 @@ _UNSAID = ("int64", "bool")  # the dtypes of Python's numbers, with the default 
 
 
 def format_tensor(x: Any) -> str:
-    """The text of a tensor as PyTorch has it: ``tensor([...], dtype=..., grad_fn=...)``.
+    """The text of a tensor as in PyTorch: ``tensor([...], dtype=..., grad_fn=...)``.
 
     The dtype of Python's numbers is not said, and the size only of an empty tensor.
     """

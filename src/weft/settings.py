@@ -64,8 +64,8 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     number = _MODES.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if number not in (0, 1, 2):
         raise ArgumentError(
-            "set_deterministic_debug_mode: expected 'default', 'warn', 'error' or 0, 1, "
-            f"2, got {debug_mode!r}"
+            "set_deterministic_debug_mode: expected 'default', 'warn', 'error', 0, 1 "
+            f"or 2, got {debug_mode!r}"
         )
     use_deterministic_algorithms(number > 0, warn_only=number == 1)
 

@@ -3,10 +3,11 @@
 from typing import Any
 
 from weft.core.tensor import Tensor
+from weft import spectrogram
 from weft.linalg import checked
 from weft.linalg import factoring
 from weft.linalg import householder
-from weft.linalg import lu
+from weft.linalg import lu_factors
 from weft.linalg import powers
 from weft.linalg import solving
 from weft.ops import arithmetic
@@ -41,7 +42,6 @@ from weft.ops import select
 from weft.ops import shaping
 from weft.ops import slicing
 from weft.ops import sorting
-from weft.ops import spectrogram
 from weft.ops import statistics
 from weft.ops import strided
 from weft.ops import transcendental
@@ -218,7 +218,7 @@ class Declared:
     logit = transcendental.logit
     logsumexp = statistics.logsumexp
     lt = comparison.lt
-    lu_solve = lu.lu_solved
+    lu_solve = lu_factors.lu_solved
     masked_fill = masks.masked_fill
     masked_scatter = masks.masked_scatter
     masked_select = masks.masked_select

@@ -12,8 +12,8 @@ from weft.core.device import device as find_device
 from weft.core.mode import mode
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError
-from weft.layout import layout as _layout
-from weft.layout import strided
+from weft.layouts import layout as _layout
+from weft.layouts import strided
 from weft.ops import creation
 from weft.ops.strided import offset_of
 

@@ -6,6 +6,7 @@ and its public function. Transcendental functions are in ``transcendental``.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.dispatch import bind
-from weft.core.op import Sample, define
+from weft.core.op import Op, Sample, define
 from weft.core.tensor import Tensor
 from weft.ops.approximation import Array
 from weft.ops.elementwise import elementwise_batch, elementwise_type, prepare, times
@@ -85,7 +85,7 @@ def _polynomial(
         return np.array(found, np.float64).reshape(pairs.shape)
 
     kind = elementwise_type(name, "floating", "same")
-    op = define(
+    op: Op = define(
         name,
         inputs="x y",
         eval=_recurrence(start, terms, shifted, limit),
