@@ -151,7 +151,8 @@ _LAZY_GROUPS = {
     "channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
     "conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout "
     "dropout_ embedding feature_alpha_dropout group_norm hardshrink "
-    "hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d max_pool2d "
+    "hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss "
+    "max_pool1d max_pool2d "
     "max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss "
     "prelu rms_norm rrelu rrelu_ selu selu_ threshold threshold_ triplet_margin_loss",
     "layouts": "jagged layout sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr "
