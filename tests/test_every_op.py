@@ -26,7 +26,8 @@ def test_what_does_not_apply_is_for_a_reason():
     """A dash in a derivative's column only where no number depends on another."""
     for op in OPS.values():
         row = check_op(op, only=["vjp"])
-        assert (row["vjp"] == "ok") == op.differentiable
+        differences = op.differentiable and not op.facts.random
+        assert (row["vjp"] == "ok") == differences
 
 
 def clone_with(op: Op, **changes) -> Op:

@@ -10,15 +10,18 @@ import pathlib
 SOURCE = pathlib.Path(__file__).parents[1] / "src" / "weft"
 ORDER = (
     "errors", "late", "dtype", "dtype_info", "config",
-    "runtime", "core", "layouts", "settings",
+    "runtime", "core", "layouts", "sizes",
     "printing", "ops", "interchange", "linalg", "special", "fft", "signal", "random",
     "storage", "tensor_types", "comparing",
     "autograd", "pickling", "func", "methods",
-    "graph", "memory", "compile",
-    "nn", "optim", "functional_names", "spectrogram",
+    "graph", "memory", "compile", "amp",
+    "nn", "distributions", "optim", "functional_names", "spectrogram",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
-    "foreach", "cli",
+    "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
+    "accelerator", "backends", "distributed", "futures", "multiprocessing",
+    "overrides", "hub",
+    "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 
@@ -50,7 +53,7 @@ def imported(tree):
 def upward():
     for path in sorted(SOURCE.rglob("*.py")):
         mine = path.relative_to(SOURCE).with_suffix("").parts[0]
-        if mine == "__init__":
+        if mine in ("__init__", "__main__", "__config__"):
             continue  # the front door knows all
         for module, line in imported(ast.parse(path.read_text())):
             theirs = package_of(module)

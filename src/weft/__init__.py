@@ -14,11 +14,14 @@ _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 from weft import late as _late
 
 _late.provide(
+    HookHandle="autograd.engine:HookHandle",
     Module="nn.module:Module",
     Optimizer="optim.optimizer:Optimizer",
+    SummaryWriter="training.events:SummaryWriter",
     RemovableHandle="nn.module:RemovableHandle",
     array_api="array_api",
     eager_kernels="compile.eager",
+    hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
@@ -103,33 +106,68 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
+    "accelerator",
+    "amp",
     "array_api",
+    "backends",
     "cli",
     "compile",
+    "compiler",
+    "cpu",
+    "cuda",
     "datasets",
+    "distributed",
+    "distributions",
     "fft",
     "func",
+    "futures",
+    "fx",
     "graph",
+    "hub",
+    "jit",
     "layers",
+    "library",
     "linalg",
     "memory",
     "metrics",
     "models",
+    "mps",
+    "mtia",
+    "multiprocessing",
     "nn",
     "optim",
+    "overrides",
+    "profiler",
     "random",
     "runtime",
+    "serialization",
     "signal",
     "special",
     "static",
     "symbolic",
     "testing",
+    "torch",
     "training",
+    "types",
     "utils",
+    "version",
+    "vision",
+    "xpu",
 )
 _LAZY_NAMES = {
     "typename": "ops.compositions",
     "vmap": "func",
+    "GradScaler": "amp",
+    "autocast": "amp",
+    "clear_autocast_cache": "amp",
+    "get_autocast_cpu_dtype": "amp",
+    "get_autocast_dtype": "amp",
+    "is_autocast_cache_enabled": "amp",
+    "is_autocast_cpu_enabled": "amp",
+    "is_autocast_enabled": "amp",
+    "set_autocast_cache_enabled": "amp",
+    "set_autocast_dtype": "amp",
+    "set_autocast_enabled": "amp",
     "Trainer": "training",
     "cond": "graph.control",
     "fori_loop": "graph.control",
@@ -143,6 +181,29 @@ _LAZY_NAMES = {
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
     "while_loop": "graph.control",
+    **dict.fromkeys(
+        [
+            "are_deterministic_algorithms_enabled",
+            "compiled_with_cxx11_abi",
+            "get_deterministic_debug_mode",
+            "get_device_module",
+            "get_float32_matmul_precision",
+            "get_num_interop_threads",
+            "is_deterministic_algorithms_warn_only_enabled",
+            "is_warn_always_enabled",
+            "set_deterministic_debug_mode",
+            "set_float32_matmul_precision",
+            "set_flush_denormal",
+            "set_num_interop_threads",
+            "set_warn_always",
+            "use_deterministic_algorithms",
+        ],
+        "switches",
+    ),
+    "AcceleratorError": "cuda",
+    "Event": "cpu",
+    "OutOfMemoryError": "cuda",
+    "Stream": "cpu",
 }
 
 _LAZY_GROUPS = {
@@ -152,8 +213,8 @@ _LAZY_GROUPS = {
     "conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout "
     "dropout_ embedding feature_alpha_dropout group_norm hardshrink "
     "hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss "
-    "max_pool1d max_pool2d "
-    "max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss "
+    "max_pool1d max_pool2d max_pool3d "
+    "pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss "
     "prelu rms_norm rrelu rrelu_ selu selu_ threshold threshold_ triplet_margin_loss",
     "layouts": "jagged layout sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr "
     "strided",
@@ -161,12 +222,7 @@ _LAZY_GROUPS = {
     "expand_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy "
     "squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy "
     "view_as_complex_copy view_as_real_copy view_copy",
-    "settings": "are_deterministic_algorithms_enabled get_deterministic_debug_mode "
-    "get_float32_matmul_precision get_num_interop_threads "
-    "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
-    "set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "
-    "set_num_interop_threads set_warn_always sym_float sym_int sym_ite sym_max sym_min "
-    "sym_not sym_sqrt sym_sum use_deterministic_algorithms",
+    "sizes": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
     "IntStorage LongStorage ShortStorage TypedStorage UntypedStorage is_storage",
@@ -177,6 +233,19 @@ for _module, _names in _LAZY_GROUPS.items():
     _LAZY_NAMES.update(dict.fromkeys(_names.split(), _module))
 
 if _TYPE_CHECKING:
+    from weft.amp import (
+        GradScaler,
+        autocast,
+        clear_autocast_cache,
+        get_autocast_cpu_dtype,
+        get_autocast_dtype,
+        is_autocast_cache_enabled,
+        is_autocast_cpu_enabled,
+        is_autocast_enabled,
+        set_autocast_cache_enabled,
+        set_autocast_dtype,
+        set_autocast_enabled,
+    )
     from weft.memory import set_memory_limit
     from weft.compile.recompute.prediction import plan
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop
@@ -212,6 +281,8 @@ def __getattr__(name: str) -> _Any:
         return _importlib.import_module("weft.foreach").find(name)
     if name in _EXPORTED:  # declared since
         return _EXPORTED[name]
+    if name == "__config__":
+        return _importlib.import_module("weft.__config__")
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 

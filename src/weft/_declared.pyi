@@ -157,6 +157,8 @@ from weft.ops.extremes import min as min
 from weft.ops.gamma_functions import digamma as digamma
 from weft.ops.gamma_functions import lgamma as lgamma
 from weft.ops.gamma_functions import polygamma as polygamma
+from weft.ops.gamma_sampling import sample_dirichlet
+from weft.ops.gamma_sampling import standard_gamma
 from weft.ops.gathering import gather as gather
 from weft.ops.gathering import take_along_dim as take_along_dim
 from weft.ops.histograms import histogram as histogram
@@ -364,6 +366,8 @@ from weft.ops.windows import kaiser_window as kaiser_window
 from weft.spectrogram import istft as istft
 from weft.spectrogram import stft as stft
 
+_sample_dirichlet = sample_dirichlet
+_standard_gamma = standard_gamma
 absolute = abs
 arccos = acos
 arccosh = acosh

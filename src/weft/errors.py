@@ -182,6 +182,10 @@ class DeviceError(WeftError, RuntimeError):
     """Devices that differ, or a device that is not there."""
 
 
+class AbsentDeviceError(DeviceError, AssertionError):
+    """A device of a kind that is not here; PyTorch's CPU build asserts that it is."""
+
+
 class AutogradError(WeftError, RuntimeError):
     """A gradient that cannot be computed."""
 

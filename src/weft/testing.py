@@ -155,6 +155,8 @@ def _cases(op: Op) -> Iterable[Case]:
         outs = case(*case.primals)
         if outs and not op.differentiable:
             raise Mismatch("floating inputs and outputs, but no vjp")
+        if outs and op.facts.random:
+            raise NotApplicable("samples are moved implicitly, not by differences")
         if outs:
             yield case
     if not op.differentiable:

@@ -39,7 +39,7 @@ MOVING = words(
     "trunc round neg abs sign copysign relu eq ne lt le gt ge clone flip full arange "
     "take put place cat real imag complex gather scatter argmax argmin argsort "
     "cummax_index cummin_index uniform random_integers any all amax amin "
-    "max_pool_index adaptive_max_index diagonal"
+    "max_pool max_pool_index adaptive_max_index diagonal"
 )
 # Correctly rounded ones, which rounding rules may still replace by others.
 ARITHMETIC = words(

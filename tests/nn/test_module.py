@@ -277,7 +277,7 @@ def test_repr_reads_as_a_tree():
         "Sequential(\n"
         "  (0): Linear(in_features=2, out_features=3, bias=True, act='tanh')\n"
         "  (1): Sequential(\n"
-        "    (0): Dropout(p=0.1)\n"
+        "    (0): Dropout(p=0.1, inplace=False)\n"
         "  )\n"
         ")"
     )

@@ -27,7 +27,8 @@ OPERATORS = {
         "im2col_op", "window_counts",
     },
     "weft.ops.pooling": {
-        "adaptive_bounds", "adaptive_max_index_op", "max_pool_index_op",
+        "adaptive_bounds", "adaptive_max_index_op", "max_pool_index_op", "max_pool_op",
+        "picked",
     },
     "weft.ops.resample": {"Taps", "resample_op"},
     "weft.ops.index": {"take_op"},  # after a check that names the layer
@@ -41,7 +42,12 @@ INSIDE = {
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
     "weft.core.mode": {"mode"},
-    "weft.core.members": {"KINDS", "Members"},  # the store, which guards know too
+    "weft.core.autocast": {"lowered", "widened"},  # lists of functions
+    "weft.core.members": {
+        "HOOKS",
+        "KINDS",
+        "Members",
+    },  # the store, which guards know too
 }
 
 

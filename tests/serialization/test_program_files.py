@@ -322,7 +322,7 @@ def test_memory_maps(tmp_path):
 
 def test_modules_need_an_example():
     with pytest.raises(DTypeError, match=r"weft\.graph\.capture\(model, example\)"):
-        saved(nn.Linear(2, 2))
+        weft.save(nn.Linear(2, 2), io.BytesIO(), format="safetensors")
 
 
 def test_python_values_that_files_cannot_hold():
@@ -513,7 +513,8 @@ def test_reading_has_no_way_to_run_anything():
             if isinstance(node, ast.Name):
                 assert node.id not in {"eval", "exec", "compile", "__import__"}
             elif isinstance(node, ast.ImportFrom):
-                assert node.module not in UNSAFE
+                names = {alias.name for alias in node.names}
+                assert node.module not in UNSAFE or names == {"UnpicklingError"}
             elif isinstance(node, ast.Import):
                 assert not {alias.name for alias in node.names} & UNSAFE
 

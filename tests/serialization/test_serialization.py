@@ -28,9 +28,13 @@ from weft import serialization
 from weft.errors import AutogradError, DTypeError, FileFormatError
 
 
+def save(obj, f):
+    weft.save(obj, f, format="safetensors")
+
+
 def roundtrip(obj):
     file = io.BytesIO()
-    weft.save(obj, file)
+    save(obj, file)
     return weft.load(io.BytesIO(file.getvalue()))
 
 
@@ -141,21 +145,21 @@ def test_ordered_dicts_come_back_as_dicts():
 def test_paths_and_files(tmp_path):
     x = weft.arange(5)
     for path in (tmp_path / "a", str(tmp_path / "b"), os.fsencode(tmp_path / "c")):
-        weft.save(x, path)
+        save(x, path)
         same(weft.load(path), x)
         same(weft.load(path, mmap=True), x)
     with open(tmp_path / "a", "rb") as file:
         same(weft.load(file), x)
     with pytest.raises(FileNotFoundError):
         weft.load(tmp_path / "missing")
-    for call in (lambda: weft.load(3.5), lambda: weft.save(x, 3.5)):
+    for call in (lambda: weft.load(3.5), lambda: save(x, 3.5)):
         with pytest.raises(DTypeError, match="expected a path or a binary file"):
             call()
 
 
 def test_a_file_that_cannot_seek(tmp_path):
     file = io.BytesIO()
-    weft.save(STRUCTURE, file)
+    save(STRUCTURE, file)
 
     class Pipe:
         def __init__(self, data):
@@ -169,7 +173,7 @@ def test_a_file_that_cannot_seek(tmp_path):
 
 def test_text_files_are_refused(tmp_path):
     with pytest.raises(DTypeError, match="save: expected a file opened in binary"):
-        weft.save(1, io.StringIO())
+        save(1, io.StringIO())
     (tmp_path / "x").write_text("12345678{}")
     with (
         open(tmp_path / "x") as file,
@@ -181,7 +185,7 @@ def test_text_files_are_refused(tmp_path):
 def test_a_file_is_read_from_where_it_stands():
     file = io.BytesIO(b"before")
     file.seek(6)
-    weft.save([weft.ones(3), 1], file)
+    save([weft.ones(3), 1], file)
     file.seek(6)
     same(weft.load(file), [weft.ones(3), 1])
 
@@ -189,7 +193,7 @@ def test_a_file_is_read_from_where_it_stands():
 def test_mapped_tensors_do_not_change_the_file(tmp_path):
     path = tmp_path / "x"
     saved = {"x": weft.arange(6), "flag": weft.tensor([True]), "h": weft.ones(3).half()}
-    weft.save(saved, path)
+    save(saved, path)
     found = weft.load(path, mmap=True)
     same(found, saved)
     found["x"][0] = 99
@@ -217,11 +221,11 @@ def test_mapped_tensors_are_aligned(tmp_path):
 
 def test_other_readers_see_the_tensors_by_name(tmp_path):
     path = tmp_path / "x.safetensors"
-    weft.save({"layer": {"weight": weft.ones(2, 3), "bias": weft.tensor(True)}}, path)
+    save({"layer": {"weight": weft.ones(2, 3), "bias": weft.tensor(True)}}, path)
     found = safetensors.numpy.load_file(path)
     assert sorted(found) == ["layer.bias", "layer.weight"]
     np.testing.assert_array_equal(found["layer.weight"], np.ones((2, 3), np.float32))
-    weft.save(STRUCTURE, path)
+    save(STRUCTURE, path)
     assert len(safetensors.numpy.load_file(path)) == 5
 
 
@@ -266,7 +270,7 @@ class Weird:
 )
 def test_unserialisable_objects_are_named(obj, place, tmp_path):
     with pytest.raises(DTypeError, match=place):
-        weft.save(obj, tmp_path / "x")
+        save(obj, tmp_path / "x")
     assert os.listdir(tmp_path) == []
 
 
@@ -274,7 +278,7 @@ def test_a_structure_that_contains_itself(tmp_path):
     loop = [1]
     loop.append({"again": loop})
     with pytest.raises(DTypeError, match=r'obj\[1\]\["again"\] contains itself'):
-        weft.save(loop, tmp_path / "x")
+        save(loop, tmp_path / "x")
     shared = [1]
     same(roundtrip([shared, shared]), [[1], [1]])
 
@@ -284,7 +288,7 @@ def test_a_structure_that_contains_itself(tmp_path):
 
 def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x"
-    weft.save("old", path)
+    save("old", path)
     before = path.read_bytes()
     written = []
 
@@ -296,15 +300,15 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(serialization.container, "write", full_disk)
         with pytest.raises(OSError, match="No space left"):
-            weft.save("new", path)
+            save("new", path)
     assert written == [2]  # the temporary lay beside the old file
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
             patch.setattr(serialization.atomic.os, name, _fail)
             with pytest.raises(OSError, match="no"):
-                weft.save("new", path)
+                save("new", path)
     with pytest.raises(DTypeError):
-        weft.save([weft.ones(2), Weird()], path)
+        save([weft.ones(2), Weird()], path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["x"]
 
@@ -315,13 +319,13 @@ def _fail(*args):
 
 def test_a_really_full_disk(tmp_path):
     path = tmp_path / "x"
-    weft.save("old", path)
+    save("old", path)
     limit, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most))
     try:
         with pytest.raises(OSError):
-            weft.save(weft.zeros(1 << 16), path)
+            save(weft.zeros(1 << 16), path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
         signal.signal(signal.SIGXFSZ, before)
@@ -340,14 +344,14 @@ def test_the_file_is_synced_before_it_is_renamed(tmp_path, monkeypatch):
         "replace",
         lambda a, b: calls.append("replace") or replace(a, b),
     )
-    weft.save(1, tmp_path / "x")
+    save(1, tmp_path / "x")
     assert calls == ["fsync", "replace", "fsync"]
 
 
 def test_links_stay_links(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    weft.save(1, tmp_path / "real")
-    weft.save(2, tmp_path / "link")
+    save(1, tmp_path / "real")
+    save(2, tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert weft.load(tmp_path / "real") == 2
 
@@ -357,7 +361,7 @@ def test_links_stay_links(tmp_path):
 
 def _file(obj):
     file = io.BytesIO()
-    weft.save(obj, file)
+    save(obj, file)
     return file.getvalue()
 
 
@@ -565,7 +569,7 @@ def test_claims_are_not_allocated(name, tmp_path):
 
 def test_loading_allocates_about_the_files_size(tmp_path):
     path = tmp_path / "x"
-    weft.save({"a": weft.zeros(1 << 20), "b": weft.zeros(1 << 19)}, path)
+    save({"a": weft.zeros(1 << 20), "b": weft.zeros(1 << 19)}, path)
     tracemalloc.start()
     try:
         found = weft.load(path)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         is_anomaly_enabled,
         set_detect_anomaly,
     )
+    from weft.autograd.grad_mode import set_multithreading_enabled
+    from weft.autograd.variable import Variable
     from weft.func.checking import GradcheckError, gradcheck, gradgradcheck
 
 # Checks of gradients are loaded when first used.
@@ -29,14 +31,19 @@ _LAZY = {
     "GradcheckError": "func.checking",
     "gradcheck": "func.checking",
     "gradgradcheck": "func.checking",
+    "Variable": "autograd.variable",
+    "set_multithreading_enabled": "autograd.grad_mode",
 }
+_MODULES = ("forward_ad", "functional", "grad_mode", "graph", "variable")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'weft.autograd' has no attribute {name!r}")
     import importlib
 
+    if name in _MODULES:
+        return importlib.import_module(f"weft.autograd.{name}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'weft.autograd' has no attribute {name!r}")
     module = importlib.import_module(f"weft.{_LAZY[name]}")
     found = globals()[name] = getattr(module, name)
     return found
@@ -45,6 +52,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Function",
     "GradcheckError",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
@@ -58,4 +66,5 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import late
 from weft.core.mode import mode
 from weft.core.tape import Backward, Leaf, Wanted
 from weft.core.tensor import Tensor
@@ -18,7 +19,16 @@ from weft.runtime.cpu.buffers import owned
 Tensors = Tensor | Sequence[Tensor]
 
 
+class GradientEdge(NamedTuple):
+    """A place on the tape at which gradients arrive: an input of ``grad``."""
+
+    node: Any
+    output_nr: int = 0
+
+
 def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, GradientEdge):
+        return [value]
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
@@ -38,6 +48,8 @@ def _seeds(
 
 
 def _node_of(name: str, out: Any) -> Any:
+    if isinstance(out, GradientEdge):
+        return out.node
     if not isinstance(out, Tensor):
         raise DTypeError(f"{name}: expected a tensor, got {type(out).__name__}")
     if out._node is None:
@@ -104,6 +116,10 @@ def backward(
         owner = owners.get(node) if wanted is not None else node.tensor()
         if owner is not None:
             accumulate(owner, g, create_graph)
+            after = owner._post_accumulate
+            if after:
+                for hook in list(after.values()):
+                    hook(owner)
 
     for node, g in seeds:
         run.send(node, g)
@@ -212,6 +228,31 @@ class HookHandle:
     def remove(self) -> None:
         if self.owner.hooks:
             self.owner.hooks.pop(self.id, None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+def register_post_accumulate_grad_hook(
+    self: Tensor, hook: Callable[[Tensor], None]
+) -> Any:
+    """Call ``hook(tensor)`` when a backward has added to this leaf's ``.grad``.
+
+    >>> x = weft.tensor(1.0, requires_grad=True)
+    >>> handle = x.register_post_accumulate_grad_hook(lambda x: print(x.grad.item()))
+    >>> (x * 2).backward()
+    2.0
+    """
+    if type(self._node) is not Leaf:
+        raise AutogradError(
+            "register_post_accumulate_grad_hook: expected a leaf that requires grad"
+        )
+    if self._post_accumulate is None:
+        self._post_accumulate = {}
+    return late.find("RemovableHandle")(self._post_accumulate, hook)
 
 
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:

@@ -1,4 +1,4 @@
-"""``weft``: demo, train, info and cache on the command line."""
+"""``weft``: run, demo, train, info and cache on the command line."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ def parser() -> argparse.ArgumentParser:
         "--resume", action="store_true", help="go on from the checkpoint"
     )
 
+    run = commands.add_parser("run", help="run a PyTorch program, unchanged, on Weft")
+    run.add_argument(
+        "--compile", action="store_true", help="compile modules, and say which"
+    )
+    run.add_argument(
+        "--explain", action="store_true", help="--compile, and explain the programs"
+    )
+    run.add_argument("--html", metavar="FOLDER", help="--explain as pages in a folder")
+    run.add_argument("-m", dest="module", action="store_true", help="run a module")
+    run.add_argument("target", nargs="?", metavar="script", help="or the module's name")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+
     commands.add_parser("info", help="version, devices, threads and dependencies")
 
     cache = commands.add_parser("cache", help="compiled kernels on disk")
@@ -44,6 +56,10 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     options = parser().parse_args(arguments)
+    if options.command == "run":
+        from weft.cli.run import run as run_script
+
+        return run_script(options)
     try:
         if options.command == "info":
             from weft.cli.info import report

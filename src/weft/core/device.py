@@ -8,11 +8,12 @@ made there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.core.mode import mode
-from weft.errors import DeviceError
+from weft.errors import AbsentDeviceError, DeviceError
 
 if TYPE_CHECKING:
     from weft.core.op import Op
@@ -113,6 +114,23 @@ class Device:
         mode.device, *outer = mode.outer_devices
         mode.outer_devices = tuple(outer)
 
+    def __call__(self, function: Kernel) -> Kernel:
+        """Decorate a function: tensors that it makes are made here.
+
+        >>> @weft.device("cpu")
+        ... def make():
+        ...     return weft.zeros(2)
+        >>> make().device
+        device(type='cpu')
+        """
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return inside
+
     def __str__(self) -> str:
         return self.name
 
@@ -124,7 +142,45 @@ class Device:
         return (device, (self.name,))
 
 
+# The kinds of devices that programs name; those that nobody registered are absent.
+KINDS = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "hip", "xla", "lazy", "vulkan", "mps",
+    "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
+
+
+def absent(kind: str) -> AbsentDeviceError:
+    """The error of whatever needs a device of a kind that is not here."""
+    have = ", ".join(repr(d.name) for d in devices())
+    return AbsentDeviceError(
+        f"device {kind!r} is not available; available: {have}. Choose one that is, as "
+        f"in device = 'cuda' if torch.cuda.is_available() else 'cpu'"
+    )
+
+
+class AbsentDevice(Device):
+    """A device that can be named and compared, but holds no tensors.
+
+    >>> weft.device("cuda", 1)
+    device(type='cuda', index=1)
+    >>> weft.device("cuda").type == "cuda" and weft.device("cuda") != weft.device("cpu")
+    True
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, {}, from_host=self._refuse, to_host=self._refuse)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise absent(self.name)
+
+    def kernel(self, op: Op) -> Kernel:
+        raise absent(self.name)
+
+
 cpu = Device("cpu")
+_ABSENT: dict[str, AbsentDevice] = {}
 _REGISTRY: dict[str, Device] = {"cpu": cpu, "cpu:0": cpu}
 
 
@@ -172,6 +228,9 @@ class _Found(type):
 class device(metaclass=_Found):
     """The device with this name; an unknown one is refused with what exists.
 
+    One that PyTorch knows and this machine lacks can be named; it is an error to make
+    a tensor there (``AbsentDeviceError``).
+
     >>> weft.device("cpu").type
     'cpu'
     >>> weft.device("cpu", 0) is weft.device("cpu:0") is weft.device("cpu")
@@ -185,10 +244,13 @@ class device(metaclass=_Found):
         device = None
         if isinstance(type, str):
             device = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
-        if device is None:
+        if device is not None:
+            return device
+        kind, _, number = str(name).partition(":")
+        if kind not in KINDS or kind == "cpu" or not (number or "0").isdigit():
             have = ", ".join(repr(d.name) for d in devices())
             raise DeviceError(f"device {name!r} is not available; available: {have}")
-        return device
+        return _ABSENT.setdefault(str(name), AbsentDevice(str(name)))
 
 
 def get_default_device() -> Device:

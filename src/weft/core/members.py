@@ -13,6 +13,16 @@ from collections.abc import MutableMapping
 from typing import Any
 
 KINDS = ("_parameters", "_buffers", "_modules")
+# Hooks by id: of calls, which compiled programs watch, and of saving and loading.
+CALL_HOOKS = (
+    "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks",
+)  # fmt: skip
+HOOKS = (
+    *CALL_HOOKS,
+    "_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called", "_state_dict_pre_hooks", "_state_dict_hooks",
+    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+)  # fmt: skip
 _MISSING: Any = object()
 
 

@@ -41,10 +41,16 @@ class _Mode(threading.local):
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running
     anomaly: tuple[bool, bool] | None = None  # are NaN, infinities looked for?
+    running: Any = None  # the run of the tape backwards
+    saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) of tensors that the tape saves
+    saved_refusal: str | None = None  # why there may be no such hooks
+    autocast: Any = None  # the dtype of products while autocast is on
 
     def __init__(self) -> None:
         """Each thread has its own values for the switches: see ``_settle``."""
-        names = "recording forward inference views observers capture taker taking"
+        names = (
+            "recording forward inference views observers capture taker taking autocast"
+        )
         self.__dict__.update({name: getattr(_Mode, name) for name in names.split()})
 
 
@@ -57,10 +63,16 @@ def _settle() -> None:
     if own["inference"] or own["observers"] or own["taking"] or mode.measured:
         state = WATCHED
     own["state"] = state
-    if own["taker"] is not None:
+    if own["taker"] is not None or own["autocast"] is not None:
         own["quick"] = WATCHED
     else:
         own["quick"] = state | VIEWS if state and own["views"] else state
+
+
+def set_autocast(dtype: Any) -> None:
+    """Choose the dtype of products (None: that of their arguments)."""
+    mode.autocast = dtype
+    _settle()
 
 
 def set_recording(recording: bool) -> bool:

@@ -104,11 +104,111 @@ def caller() -> Where:
     return frame.f_code, frame.f_lasti
 
 
+class Packed(tuple[Any, ...]):
+    """Values of a node that hooks have packed (see ``autograd.graph``)."""
+
+    unpack: Callable[[Any], Any]
+
+    @classmethod
+    def of(cls, saved: tuple[Any, ...]) -> Packed:
+        pack, unpack = mode.saved_hooks[-1]
+        hooks, mode.saved_hooks = mode.saved_hooks, ()  # not for what a hook does
+        recording = set_recording(False)
+        try:
+            made = cls([_each(pack, value) for value in saved])
+        finally:
+            set_recording(recording)
+            mode.saved_hooks = hooks
+        made.unpack = unpack
+        return made
+
+    def unpacked(self) -> tuple[Any, ...]:
+        return tuple([
+            _each(lambda one: self.unpack(one.value).alias(one.node), value)
+            for value in self
+        ])  # fmt: skip
+
+
+class _Held:
+    """A packed tensor, and its place on the tape."""
+
+    def __init__(self, value: Any, node: Any) -> None:
+        self.value, self.node = value, node
+
+
+def _each(fn: Callable[[Any], Any], value: Any) -> Any:
+    """A saved value with its tensors packed, or unpacked."""
+    if type(value) is list:
+        return [_each(fn, one) for one in value]
+    if type(value) is _Held:
+        return fn(value)
+    return _Held(fn(value.detach()), value._node) if _is_tensor(value) else value
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "_node") and hasattr(value, "alias")
+
+
+class NodeName(str):
+    """An operator's name, which as a call is PyTorch's kind of name.
+
+    >>> x = weft.ones(1, requires_grad=True)
+    >>> (x * 2).grad_fn.name, (x * 2).grad_fn.name()
+    ('mul', 'MulBackward0')
+    """
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        if self == "leaf":
+            return "torch::autograd::AccumulateGrad"
+        words = "".join(word.capitalize() for word in self.split("_"))
+        return f"{words}Backward0"
+
+
+class _Public:
+    """Names that PyTorch's nodes have."""
+
+    __slots__ = ()
+
+    def register_prehook(self: Any, fn: Callable[[Any], Any]) -> Any:
+        """Call ``fn(grad_outputs)`` before the gradient passes; it may replace it."""
+
+        def hook(g: Any) -> Any:
+            many = type(g) is list
+            found = fn(tuple(g) if many else (g,))
+            return found if found is None else list(found) if many else found[0]
+
+        return late.find("HookHandle")(self, hook)
+
+    def register_hook(self: Any, fn: Callable[[Any, Any], Any]) -> Any:
+        """Call ``fn(grad_inputs, grad_outputs)`` after the gradient has passed.
+
+        It may return other gradients for the inputs.
+        """
+        owner = self.node if type(self) is Pick else self
+        if type(owner) is Leaf:
+            raise AutogradError(
+                "register_hook: a leaf's node passes no gradient on; use the tensor's "
+                "register_hook or register_post_accumulate_grad_hook"
+            )
+        return late.find("RemovableHandle")(POST_HOOKS.setdefault(owner, {}), fn)
+
+    @property
+    def metadata(self: Any) -> dict[str, Any]:
+        """Anything that the user keeps with the node."""
+        return METADATA.setdefault(self, {})
+
+
+# Of the few nodes that have them.
+POST_HOOKS: Any = weakref.WeakKeyDictionary()
+METADATA: Any = weakref.WeakKeyDictionary()
+
 NO_TYPES: list[Any] = []
 _user: CodeType | None = None  # the user's code that made a node last: often the next's
 
 
-class Node:
+class Node(_Public):
     """One recorded operator. ``make_node`` makes them: an ``__init__`` would double the
     time."""
 
@@ -129,12 +229,12 @@ class Node:
 
     @property
     def name(self) -> str:
-        return self.plan.op.name
+        return NodeName(self.plan.op.name)
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
         """The parent nodes, as PyTorch names them."""
-        return tuple((parent, 0) for parent in self.parents)
+        return tuple((parent, getattr(parent, "index", 0)) for parent in self.parents)
 
     @property
     def spent(self) -> bool:
@@ -177,6 +277,9 @@ class Node:
             raise _second_backward(self)
         if not saved:
             return saved
+        if type(saved) is Packed:
+            saved = saved.unpacked()
+            return self._reattach(saved) if self.plan.outs else saved
         for value in saved:
             for one in value if type(value) is list else (value,):
                 storage = getattr(one, "_storage", None)
@@ -242,7 +345,7 @@ def make_node(
     return node
 
 
-class Pick:
+class Pick(_Public):
     """One output of a node that has several."""
 
     __slots__ = ("__weakref__", "hooks", "index", "node", "number")
@@ -273,12 +376,12 @@ class Pick:
         return f"<{self.name}.{self.node.plan.op.output_name(self.index)}>"
 
 
-class Leaf:
+class Leaf(_Public):
     """The end of a path of gradients: a tensor that the user wants gradients for."""
 
     __slots__ = ("__weakref__", "hooks", "number", "tensor")
 
-    name = "leaf"
+    name = NodeName("leaf")
     parents: tuple[Any, ...] = ()
     next_functions: tuple[Any, ...] = ()
     spent = False
@@ -287,6 +390,11 @@ class Leaf:
         self.tensor = weakref.ref(tensor)
         self.number = next_number()
         self.hooks: dict[int, Hook] | None = None
+
+    @property
+    def variable(self) -> Any:
+        """The tensor."""
+        return self.tensor()
 
     def __repr__(self) -> str:
         return "<leaf>"
@@ -303,6 +411,8 @@ def record(op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> 
     plan = op.plan(need)
     outs = out if type(out) is tuple else (out,)
     saved = plan.pick((*args, outs))
+    if mode.saved_hooks:
+        saved = Packed.of(saved)
     capture = mode.capture  # which knows part of the way
     at = None if capture is None else capture.builder.caller()
     node = make_node(plan, parents, saved, params, 3, at)
@@ -358,6 +468,7 @@ class Backward:
         before = set_recording(self.create_graph)
         views = set_views(self.create_graph)
         outer, mode.refilled = mode.refilled, []
+        around, mode.running = mode.running, self
         try:
             with np.errstate(all="ignore"):
                 self._loop(on_leaf, wanted)
@@ -370,6 +481,11 @@ class Backward:
                 if segment is not None:
                     segment.drop()
             mode.refilled = outer
+            mode.running = around
+
+    def waiting(self, node: Any) -> set[Any]:
+        """The nodes that a gradient will still reach, from ``node`` on."""
+        return reach([node, *[waiting for _, waiting in self.heap]])
 
     def _loop(self, on_leaf: Callable[[Any, Any], None], wanted: Any) -> None:
         heap, pending, owned, send = self.heap, self.pending, self.owned, self.send
@@ -398,7 +514,10 @@ class Backward:
             if watched:
                 mode.backward_node = node
             parents = node.parents
-            for i, gi in node.pull_back(g, wanted):
+            pairs = node.pull_back(g, wanted)
+            if POST_HOOKS and node in POST_HOOKS:
+                pairs = _after(node, pairs, g)
+            for i, gi in pairs:
                 if gi is None:
                     continue
                 parent = parents[i]
@@ -442,6 +561,17 @@ class Backward:
         slots[pick.index] = g if slots[pick.index] is None else slots[pick.index] + g
 
 
+def _after(node: Node, pairs: list[Any], g: Any) -> list[Any]:
+    """The gradients of a node's inputs after its hooks."""
+    given = dict(pairs)
+    grads = tuple(given.get(k) for k in range(len(node.parents)))
+    for hook in list(POST_HOOKS[node].values()):
+        replaced = hook(grads, g if type(g) is tuple else (g,))
+        if replaced is not None:
+            grads = replaced if type(replaced) is tuple else (replaced,)
+    return [(k, grads[k]) for k, _ in pairs]
+
+
 def _has_large_gradient(leaf: Leaf) -> bool:
     tensor = leaf.tensor()
     grad = None if tensor is None else tensor.grad
@@ -462,7 +592,7 @@ def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
     """Zeros for the floating outputs that nothing came back through."""
     if node.spent:
         raise _second_backward(node)
-    if node.plan.op.many:
+    if node.plan.op.many or getattr(node.plan.op.vjp, "sparse", False):
         return tuple(slots)  # the rule of such an operator does without them
     device = next((g.device for g in slots if g is not None), None)
     zeros = late.find("zeros")

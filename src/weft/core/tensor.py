@@ -53,6 +53,7 @@ class Tensor(_Methods):
     _interpreter: Any = None  # set on tracers
     _inference: bool = False
     _parameter: bool = False  # set by nn.Parameter
+    _post_accumulate: Any = None  # hooks after a backward has added to grad
     _capture: Any = None  # set on tensors that a running capture makes
     __array_priority__ = 1000
 

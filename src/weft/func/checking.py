@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.autograd.engine import grad
 from weft.core.tensor import Tensor
-from weft.errors import DTypeError, WeftError
+from weft.errors import ArgumentError, DTypeError, WeftError
 
 
 class GradcheckError(WeftError, RuntimeError):
@@ -66,14 +66,26 @@ def gradcheck(
     eps: float = 1e-6,
     atol: float = 1e-5,
     rtol: float = 1e-4,
-    check_forward_ad: bool = True,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = True,
+    check_backward_ad: bool = True,
+    fast_mode: bool = True,
+    masked: bool | None = None,
     seed: int = 0,
 ) -> bool:
     """Whether ``func``'s derivatives agree with central differences.
 
     Inputs that require grad are moved along a random direction; float64 is
-    expected, since differences in float32 are too coarse to tell.
+    expected, since differences in float32 are too coarse to tell. ``fast_mode`` is
+    always on: a random direction tells as much as a whole Jacobian, but for an error
+    that is orthogonal to it. Gradients here are deterministic, of their inputs' dtypes,
+    and None or zero where undefined, so ``nondet_tol``, ``check_grad_dtypes`` and
+    ``check_undefined_grad`` have nothing to find.
 
     >>> x = weft.rand(3, dtype=weft.float64, requires_grad=True)
     >>> weft.autograd.gradcheck(weft.sin, x)
@@ -82,13 +94,54 @@ def gradcheck(
     xs = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
     active = [isinstance(x, Tensor) and x.requires_grad for x in xs]
     _check_inputs(xs, active)
+    _check_options(check_backward_ad, check_forward_ad, masked)
     try:
         _compare(func, xs, active, eps, atol, rtol, check_forward_ad, seed)
+        if check_batched_grad:
+            _check_batched(func, xs, active, atol, rtol, seed)
     except GradcheckError:
         if raise_exception:
             raise
         return False
     return True
+
+
+def _check_options(backward: bool, forward: bool, masked: bool | None) -> None:
+    if not backward:
+        raise ArgumentError(
+            "gradcheck: check_backward_ad=False is not taken; forward mode is checked "
+            "with check_forward_ad beside backward"
+        )
+    if masked:
+        raise ArgumentError("gradcheck: masked=True is for sparse tensors")
+
+
+def _check_batched(
+    func: Any, xs: list[Any], active: list[bool], atol: float, rtol: float, seed: int
+) -> None:
+    """Raise unless gradients under vmap are those one by one."""
+    from weft.func import vjp, vmap
+    from weft.ops.joining import stack
+
+    rng = np.random.default_rng(seed)
+    chosen = [k for k, on in enumerate(active) if on]
+
+    def of_active(*moved: Any) -> tuple[Tensor, ...]:
+        full = list(xs)
+        for k, x in zip(chosen, moved, strict=True):
+            full[k] = x
+        return tuple(_outputs(func, full))
+
+    outs, pull = vjp(of_active, *[xs[k] for k in chosen])
+    pairs = [tuple(_direction(o, rng) for o in outs) for _ in range(2)]
+    batch = tuple(stack(list(column)) for column in zip(*pairs, strict=True))
+    together = vmap(lambda *us: pull(us))(*batch)
+    for row, us in enumerate(pairs):
+        for one, many in zip(pull(us), together, strict=True):
+            if not np.allclose(one.detach(), many[row].detach(), rtol, atol):
+                raise GradcheckError(
+                    "gradcheck: gradients under vmap differ from those one by one"
+                )
 
 
 def _check_inputs(xs: list[Any], active: list[bool]) -> None:
@@ -191,7 +244,16 @@ def gradgradcheck(
     eps: float = 1e-6,
     atol: float = 1e-5,
     rtol: float = 1e-4,
+    gen_non_contig_grad_outputs: bool = False,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = True,
+    masked: bool = False,
     seed: int = 0,
 ) -> bool:
     """Whether the derivatives of ``func``'s gradient agree with differences.
@@ -230,5 +292,6 @@ def gradgradcheck(
 
     return gradcheck(
         first, [*xs, *us], eps=eps, atol=atol, rtol=rtol,
-        raise_exception=raise_exception, seed=seed,
+        raise_exception=raise_exception, check_batched_grad=check_batched_grad,
+        check_backward_ad=check_rev_over_rev, masked=masked, seed=seed,
     )  # fmt: skip

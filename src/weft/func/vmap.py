@@ -74,6 +74,12 @@ class Batching(Interpreter):
         """A value whose first axis is this level's batch."""
         return Batched(value, interpreter=self)
 
+    def front(self, value: Tensor, dim: int | None) -> Tensor:
+        """A value of this level from one whose batch axis is ``dim``, if it has one."""
+        if dim is None:
+            return value
+        return self.batched(value.movedim(dim, 0))
+
     def lift(self, value: Any) -> Tensor:
         """A value of this level with its batch axis, repeated if it had none."""
         if type(value) is Batched and value._interpreter is self:

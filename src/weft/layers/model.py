@@ -58,8 +58,9 @@ class Model(Keeping):
 
     def save(self, path: Any) -> None:
         """Write parameters, buffers and the optimizer's state to one file."""
-        state = {"net": dict(self.net.state_dict())}
-        weft.save({**state, "optimizer": self.optimizer.state_dict()}, path)
+        state: dict[str, Any] = {"net": dict(self.net.state_dict())}
+        state["optimizer"] = self.optimizer.state_dict()
+        weft.save(state, path, format="safetensors")
 
     def load(self, path: Any) -> None:
         """Take over what ``save`` wrote; a net without input gets its shapes, too."""

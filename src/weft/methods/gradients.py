@@ -42,6 +42,7 @@ class Gradients:
         engine.backward([self], seeds, retain_graph, create_graph, inputs)
 
     register_hook = engine.register_hook
+    register_post_accumulate_grad_hook = engine.register_post_accumulate_grad_hook
     retain_grad = engine.retain_grad
 
     @property

@@ -1,5 +1,8 @@
 """Modules, parameters, initialisation and the functions behind them: ``weft.nn``."""
 
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any
+
 from weft.nn import functional, init, utils
 from weft.nn.activation import (
     CELU,
@@ -33,15 +36,11 @@ from weft.nn.activation import (
     activation,
     register_activation,
 )
-from weft.nn.attention import (
-    MultiheadAttention,
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
+from weft.nn.adaptive import (
+    AdaptiveLogSoftmaxWithLoss,
 )
 from weft.nn.containers import (
+    Container,
     ModuleDict,
     ModuleList,
     ParameterDict,
@@ -92,12 +91,15 @@ from weft.nn.loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
+    LinearCrossEntropyOptions,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PairwiseDistance,
     PoissonNLLLoss,
     SmoothL1Loss,
@@ -112,6 +114,7 @@ from weft.nn.norm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    CrossMapLRN2d,
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
@@ -125,9 +128,17 @@ from weft.nn.norm import (
     LazyInstanceNorm3d,
     LocalResponseNorm,
     RMSNorm,
+    SyncBatchNorm,
+)
+from weft.nn.parallel import (
+    DataParallel,
 )
 from weft.nn.parameter import (
+    Buffer,
     Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+    factory_kwargs,
 )
 from weft.nn.pooling import (
     AdaptiveAvgPool1d,
@@ -139,6 +150,8 @@ from weft.nn.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -155,11 +168,21 @@ from weft.nn.rnn import (
     RNN,
     GRUCell,
     LSTMCell,
+    RNNBase,
     RNNCell,
+    RNNCellBase,
 )
 from weft.nn.sparse import (
     Embedding,
     EmbeddingBag,
+)
+from weft.nn.transformer import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
 )
 from weft.nn.vision import (
     ChannelShuffle,
@@ -199,6 +222,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -212,6 +236,7 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "Buffer",
     "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
@@ -220,6 +245,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -229,6 +255,8 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
+    "DataParallel",
     "Dense",
     "Dropout",
     "Dropout1d",
@@ -239,6 +267,8 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -274,6 +304,8 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
@@ -294,6 +326,7 @@ __all__ = [
     "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
     "PReLU",
     "PairwiseDistance",
     "Parameter",
@@ -303,7 +336,9 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNBase",
     "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -324,6 +359,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",
@@ -336,6 +372,8 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -343,9 +381,26 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "activation",
+    "attention",
+    "common_types",
+    "factory_kwargs",
     "fc",
     "functional",
     "init",
+    "modules",
+    "parallel",
+    "parameter",
     "register_activation",
     "utils",
 ]
+
+if TYPE_CHECKING:
+    from weft.nn import attention, common_types, modules
+
+_LAZY = ("attention", "common_types", "modules")  # loaded when first used
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return _importlib.import_module(f"weft.nn.{name}")
+    raise AttributeError(f"module 'weft.nn' has no attribute {name!r}")

@@ -155,6 +155,7 @@ class Hardshrink(FunctionalModule):
 
     function = F.hardshrink
     options = {"lambd": 0.5}
+    shows = "{lambd}"
 
 
 class Softshrink(FunctionalModule):
@@ -162,6 +163,7 @@ class Softshrink(FunctionalModule):
 
     function = F.softshrink
     options = {"lambd": 0.5}
+    shows = "{lambd}"
 
 
 class Threshold(FunctionalModule):

@@ -8,6 +8,7 @@ entries are the module's ``_modules`` (or ``_parameters``), however they got the
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, ClassVar, Self
 
@@ -172,6 +173,46 @@ class ModuleList(_Sequence):
         super().__init__()
         self.extend(() if modules is None else modules)
 
+    def _shown_children(self) -> Iterator[tuple[str, Any]]:
+        """Neighbours with the same text are shown once, with their count."""
+        texts = [(name, repr(module)) for name, module in self._entries.items()]
+        for text, group in itertools.groupby(texts, key=lambda pair: pair[1]):
+            names = [name for name, _ in group]
+            if len(names) == 1:
+                yield names[0], Shown(text)
+            else:
+                yield f"{names[0]}-{names[-1]}", Shown(f"{len(names)} x {text}")
+
+
+class Shown(str):
+    """A text that shows itself."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _parameter_texts(held: dict[str, Any]) -> str:
+    lines = []
+    for name, value in held.items():
+        sizes = "x".join(map(str, value.shape))
+        about = f"[{value.dtype} of size {sizes}]"
+        lines.append(f"  ({name}): Parameter containing: {about}")
+    return "\n".join(lines)
+
+
+class Container(Module):
+    """Modules by name: PyTorch's old base of containers."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        warnings.warn(
+            "nn.Container is deprecated. All of it's functionality is now implemented "
+            "in nn.Module. Subclass that instead.",
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
+
 
 class ParameterList(_Sequence):
     """A list of parameters; tensors that are put in become parameters.
@@ -181,6 +222,9 @@ class ParameterList(_Sequence):
     """
 
     _held = "_parameters"
+
+    def extra_repr(self) -> str:
+        return _parameter_texts(self._entries)
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -244,6 +288,9 @@ class ParameterDict(_Dictionary):
     """
 
     _held = "_parameters"
+
+    def extra_repr(self) -> str:
+        return _parameter_texts(self._entries)
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -33,6 +33,8 @@ class _Conv(Module):
     rank: ClassVar[int]
     transposed: ClassVar[bool] = False
 
+    _initialisers: Any = (None, None)  # a default, for modules that PyTorch saved
+
     def __init__(
         self,
         in_channels: int,
@@ -129,7 +131,7 @@ class _Conv(Module):
         if self.bias is None:
             text += ", bias=False"
         if self.padding_mode != "zeros":
-            text += f", padding_mode={self.padding_mode!r}"
+            text += f", padding_mode={self.padding_mode}"
         return text
 
 

@@ -11,6 +11,7 @@ from weft.nn.functional_module import TrainingModule
 
 class _Dropout(TrainingModule):
     options = {"p": 0.5, "inplace": False}
+    shows = "p={p}, inplace={inplace}"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

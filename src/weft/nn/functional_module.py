@@ -27,6 +27,7 @@ class FunctionalModule(Module):
 
     function: Callable[..., Any]
     options: ClassVar[dict[str, Any]] = {}
+    shows: ClassVar[str | None] = None  # a format of what the text shows, if not all
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -65,12 +66,14 @@ class FunctionalModule(Module):
         return self.function(*args, **kwargs, **self.chosen())
 
     def extra_repr(self) -> str:
+        if self.shows is not None:
+            return self.shows.format(**vars(self))
         shown = []
-        for name, default in self.options.items():
+        for name in self.options:
             value = getattr(self, name)
             if isinstance(value, Tensor):
                 shown.append(f"{name}=<{tuple(value.shape)}>")
-            elif default is REQUIRED or value != default:
+            elif name != "inplace" or value:
                 shown.append(f"{name}={value!r}")
         return ", ".join(shown)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -364,3 +365,29 @@ def sparse_(
     keys = rand(tensor.shape, dtype=float64, generator=generator)
     ranks = argsort(argsort(keys, 0), 0)
     return tensor.copy_(tensor.masked_fill(ranks < zeros, 0.0))
+
+
+def _older(name: str) -> Callable[..., Tensor]:
+    """An initialiser under PyTorch's older name, with its warning."""
+    present = globals()[f"{name}_"]
+
+    @functools.wraps(present)
+    def older(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return present(*args, **kwargs)
+
+    older.__name__ = older.__qualname__ = name
+    older.__doc__ = f"``{name}_`` under its older name."
+    return older
+
+
+constant, dirac, normal, orthogonal = map(
+    _older, ("constant", "dirac", "normal", "orthogonal")
+)
+kaiming_normal, kaiming_uniform = map(_older, ("kaiming_normal", "kaiming_uniform"))
+sparse, uniform = map(_older, ("sparse", "uniform"))
+xavier_normal, xavier_uniform = map(_older, ("xavier_normal", "xavier_uniform"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
-from weft import Tensor
+from weft import Tensor, default_generator
+from weft.core.members import HOOKS
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module
-from weft.nn.parameter import Uninitialized
+from weft.nn.parameter import UninitializedParameter
 
 
 class LazyMixin:
@@ -20,6 +21,7 @@ class LazyMixin:
 
     becomes: type[Module]
     missing: str
+    defaults: ClassVar[dict[str, Any]] = {}  # that differ from the plain layer's
     _waiting: dict[str, Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -36,8 +38,8 @@ class LazyMixin:
             bound = inspect.signature(type(self)).bind(*args, **options)
         except TypeError as error:
             raise DTypeError(f"{type(self).__name__}: {error}") from None
-        self._waiting = bound.arguments
-        self.weight: Any = Uninitialized()
+        self._waiting = {**self.defaults, **bound.arguments}
+        self.weight: Any = UninitializedParameter()
 
     def size(self, input: Tensor) -> int:
         raise NotImplementedError
@@ -45,7 +47,7 @@ class LazyMixin:
     def initialize(self, input: Tensor) -> None:
         """Become the plain layer for inputs like this one."""
         training = self.__dict__["training"]
-        hooks = {k: self.__dict__[k] for k in Module._hook_kinds}
+        hooks = {k: self.__dict__[k] for k in HOOKS}
         options = {self.missing: self.size(input), **self._waiting}
         if "dtype" not in options:
             options["dtype"] = input.dtype
@@ -68,4 +70,10 @@ class LazyMixin:
         )
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{k}={v!r}" for k, v in self._waiting.items())
+        before = default_generator.get_state()  # which initialisation moves
+        plain: Any = self.becomes(
+            **{self.missing: self._waiting.get("groups", 1), **self._waiting}
+        )
+        default_generator.set_state(before)
+        setattr(plain, self.missing, 0)
+        return plain.extra_repr()

@@ -54,6 +54,9 @@ class Linear(Module):
     (5, 2)
     """
 
+    act: Any = None  # defaults, for modules that PyTorch saved
+    _initialisers: Any = (None, None)
+
     def __init__(
         self,
         in_features: int,
@@ -103,6 +106,10 @@ class Linear(Module):
 
 
 Dense = fc = Linear
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """A linear layer that other layers read the parameters of."""
 
 
 class LazyLinear(LazyMixin, Linear):

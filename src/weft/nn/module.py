@@ -10,42 +10,19 @@ parameters are called ``blocks.0.…``.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
-import numpy as np
-
-from weft import Tensor, no_grad
+from weft import Tensor, empty_like
 from weft import dtype as dtypes
-from weft.core.members import KINDS, Members
+from weft.core.members import HOOKS, KINDS, Members
 from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, module_stack
-from weft.nn.parameter import Parameter, Uninitialized
+from weft.nn.parameter import Buffer, Parameter, UninitializedParameter
+from weft.nn.saving import Hook, IncompatibleKeys, RemovableHandle, Saving
 
-Hook = Callable[..., Any]
+__all__ = ["IncompatibleKeys", "Module", "ParameterIterator", "RemovableHandle"]
 _CONTAINERS = (list, tuple, dict)  # in which parameters and modules are found
-
-
-class RemovableHandle:
-    """Removes a hook with ``remove()``."""
-
-    _next = 0  # counts all changes, so that compiled programs notice them
-
-    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
-        RemovableHandle._next += 1
-        self.id = RemovableHandle._next
-        self.hooks = hooks
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        RemovableHandle._next += 1
-        self.hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.remove()
 
 
 class ParameterIterator(Iterator[Tensor]):
@@ -56,13 +33,6 @@ class ParameterIterator(Iterator[Tensor]):
 
     def __next__(self) -> Tensor:
         return next(self.named)[1]
-
-
-class IncompatibleKeys(NamedTuple):
-    """The keys that ``load_state_dict(strict=False)`` left out."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
 
 
 def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -77,7 +47,7 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _inside(f"{name}.{key}", item)
 
 
-class Module:
+class Module(Saving):
     """Base class of layers and models: define ``__init__`` and ``forward``.
 
     >>> class Scale(weft.nn.Module):
@@ -94,18 +64,26 @@ class Module:
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _modules: dict[str, Any]
-    _hook_kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
+    call_super_init = False  # whether __init__ calls the next class's, with arguments
+    _compiled_call_impl: Any = None  # what compile() has made
     _keeps = False  # whether compiled calls leave values in its attributes
     _made_inside = False  # whether it was made during a capture, as one is that keeps
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if (args or kwargs) and not self.call_super_init:
+            raise TypeError(
+                f"{type(self).__name__}.__init__: Module takes no arguments, got "
+                f"{[*args, *kwargs]}"
+            )
         fields = self.__dict__
         fields["training"] = True
         for kind in KINDS:
             fields[kind] = Members(self)
         fields["_non_persistent_buffers_set"] = set()
-        for kind in self._hook_kinds:
-            fields[kind] = {}
+        for kind in HOOKS:
+            fields[kind] = OrderedDict()
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation of the module; every module defines it."""
@@ -119,6 +97,8 @@ class Module:
         for a in args:
             if isinstance(a, Tensor) and a._interpreter is not None:
                 return a._interpreter.run_module(self, args, kwargs)
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
         return self._run_forward(args, kwargs)
 
     def _run_forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -126,43 +106,124 @@ class Module:
         stack = module_stack()
         stack.append(self)
         try:
-            if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks:
+            if (
+                self._forward_pre_hooks or self._forward_hooks
+                or self._backward_hooks or self._backward_pre_hooks
+            ):  # fmt: skip
                 return self._call_with_hooks(args, kwargs)
             return self.forward(*args, **kwargs)
         finally:
             stack.pop()
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: Any) -> Any:
-        for hook in list(self._forward_pre_hooks.values()):
+        done: set[int] = set()
+        try:
+            args, kwargs = self._before(args, kwargs)
+            if self._backward_hooks or self._backward_pre_hooks:
+                from weft.nn.hooks import watch_backward
+
+                out = watch_backward(self, args, kwargs)
+            else:
+                out = self.forward(*args, **kwargs)
+            return self._after(args, kwargs, out, list(self._forward_hooks), done)
+        except Exception:
+            rest = [k for k in self._forward_hooks_always_called if k not in done]
+            self._after(args, kwargs, None, rest, done)
+            raise
+
+    def _before(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments after the hooks before ``forward``."""
+        for key, hook in list(self._forward_pre_hooks.items()):
+            if key in self._forward_pre_hooks_with_kwargs:
+                replaced = hook(self, args, kwargs)
+                if replaced is not None:
+                    if not isinstance(replaced, tuple) or len(replaced) != 2:
+                        raise RuntimeError(
+                            "a forward pre-hook with kwargs must return None or a "
+                            f"tuple (args, kwargs), got {replaced!r}"
+                        )
+                    args, kwargs = replaced
+                continue
             replaced = hook(self, args)
             if replaced is not None:
                 args = replaced if isinstance(replaced, tuple) else (replaced,)
-        if self._backward_hooks:
-            from weft.nn.hooks import watch_backward
+        return args, kwargs
 
-            out = watch_backward(self, args, kwargs)
-        else:
-            out = self.forward(*args, **kwargs)
-        for hook in list(self._forward_hooks.values()):
-            replaced = hook(self, args, out)
+    def _after(self, args: Any, kwargs: Any, out: Any, keys: Any, done: Any) -> Any:
+        """The result after the hooks after ``forward``."""
+        for key in keys:
+            done.add(key)
+            hook = self._forward_hooks[key]
+            named = (kwargs,) if key in self._forward_hooks_with_kwargs else ()
+            replaced = hook(self, args, *named, out)
             if replaced is not None:
                 out = replaced
         return out
 
-    def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(module, args)`` before ``forward``; it may replace the args."""
-        return RemovableHandle(self._forward_pre_hooks, hook)
+    def register_forward_pre_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before ``forward``; it may replace the args.
 
-    def register_forward_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(module, args, output)`` after it; it may replace the output."""
-        return RemovableHandle(self._forward_hooks, hook)
+        With ``with_kwargs`` it is ``hook(module, args, kwargs)`` and may return both.
+        """
+        marks = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
+        return RemovableHandle(self._forward_pre_hooks, hook, prepend, marks)
 
-    def register_full_backward_hook(self, hook: Hook) -> RemovableHandle:
+    def register_forward_hook(
+        self,
+        hook: Hook,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, output)`` after it; it may replace the output.
+
+        With ``with_kwargs`` it is ``hook(module, args, kwargs, output)``; with
+        ``always_call`` it also runs when ``forward`` has failed.
+        """
+        marks = (
+            *((self._forward_hooks_with_kwargs,) if with_kwargs else ()),
+            *((self._forward_hooks_always_called,) if always_call else ()),
+        )
+        return RemovableHandle(self._forward_hooks, hook, prepend, marks)
+
+    def register_full_backward_hook(
+        self, hook: Hook, prepend: bool = False
+    ) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` when gradients have passed.
 
         It may return a tuple that replaces ``grad_input``.
         """
-        return RemovableHandle(self._backward_hooks, hook)
+        return RemovableHandle(self._backward_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Hook) -> RemovableHandle:
+        """``register_full_backward_hook`` under its old name."""
+        return self.register_full_backward_hook(hook)
+
+    def register_full_backward_pre_hook(
+        self, hook: Hook, prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` before gradients pass through the module.
+
+        It may return a tuple that replaces ``grad_output``.
+        """
+        return RemovableHandle(self._backward_pre_hooks, hook, prepend)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile this module's calls in place; takes ``weft.compile``'s options.
+
+        >>> layer = weft.nn.Linear(2, 2)
+        >>> layer.compile()
+        >>> layer(weft.zeros(1, 2)).shape
+        (1, 2)
+        """
+        from weft import compile
+
+        self.__dict__["_compiled_call_impl"] = compile(
+            _Uncompiled(self), *args, **kwargs
+        )
 
     # -- attributes
 
@@ -195,6 +256,10 @@ class Module:
             return "_parameters"
         if isinstance(value, Module):
             return "_modules"
+        if isinstance(value, Buffer):
+            persistent = value.persistent  # type: ignore[attr-defined]
+            self.register_buffer(name, None, persistent)
+            return "_buffers"
         for kind, (noun, expected, fits) in _SLOTS.items():
             if name in self.__dict__[kind]:
                 if value is not None and not isinstance(value, fits):
@@ -252,7 +317,7 @@ class Module:
         if name not in held and (name in self.__dict__ or hasattr(self, name)):
             raise ArgumentError(f"{caller}: attribute {name!r} exists already")
         _, expected, fits = _SLOTS[kind]
-        if value is not None and not isinstance(value, (fits, Uninitialized)):
+        if value is not None and not isinstance(value, (fits, UninitializedParameter)):
             raise DTypeError(f"{caller}: expected {expected}, got {_kind_shown(value)}")
         held[name] = value
 
@@ -315,10 +380,14 @@ class Module:
             yield module
 
     def named_modules(
-        self, memo: set[int] | None = None, prefix: str = ""
+        self,
+        memo: set[int] | None = None,
+        prefix: str = "",
+        remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it with their paths, each once."""
-        memo = set() if memo is None else memo
+        """This module and all below it with their paths, each once unless asked."""
+        if memo is None:
+            memo = set() if remove_duplicate else _Forgetful()
         if id(self) in memo:
             return
         memo.add(id(self))
@@ -335,7 +404,7 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """Parameters with their paths; a shared one once unless asked."""
-        yield from self._named(
+        yield from self._named_members(
             lambda m: ((n, v) for n, v in m._own() if not isinstance(v, Module)),
             prefix, recurse, remove_duplicate,
         )  # fmt: skip
@@ -352,7 +421,7 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """Buffers with their paths."""
-        yield from self._named(
+        yield from self._named_members(
             lambda m: ((n, v) for n, v in m._buffers.items() if v is not None),
             prefix, recurse, remove_duplicate,
         )  # fmt: skip
@@ -362,7 +431,7 @@ class Module:
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
-    def _named(
+    def _named_members(
         self, members: Any, prefix: str, recurse: bool, once: bool
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
@@ -393,6 +462,25 @@ class Module:
                 if found is not None:
                     return found
         return None
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module at a path; with ``strict`` there must be one already.
+
+        >>> net = weft.nn.Sequential(weft.nn.Linear(2, 2))
+        >>> net.set_submodule("0", weft.nn.Identity())
+        >>> net[0]
+        Identity()
+        """
+        if not target:
+            raise ArgumentError("set_submodule: expected a path, got an empty one")
+        if not isinstance(module, Module):
+            raise ArgumentError(
+                f"set_submodule: expected a Module, got {type(module).__name__}"
+            )
+        path, _, name = target.rpartition(".")
+        if strict:
+            self.get_submodule(target)
+        setattr(self.get_submodule(path), name, module)
 
     def get_parameter(self, target: str) -> Tensor:
         """The parameter at a path."""
@@ -443,6 +531,22 @@ class Module:
             elif parameter.grad is not None:
                 parameter.grad.zero_()
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Give every parameter, its gradient and every buffer the value ``fn`` gives.
+
+        The tensors stay the same objects, so that references to them stay good.
+        """
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        own = (value for _, value in self._own() if not isinstance(value, Module))
+        for tensor in (*own, *self._buffers.values()):
+            if tensor is not None:
+                tensor.data = fn(tensor.detach())
+                if tensor.grad is not None:
+                    tensor.grad = fn(tensor.grad.detach())
+        return self
+
     def to(self, *args: Any, **options: Any) -> Self:
         """Convert parameters and buffers to a dtype (floating ones) or a device.
 
@@ -452,9 +556,19 @@ class Module:
         >>> weft.nn.Linear(2, 2).to(weft.float64).weight.dtype
         weft.float64
         """
-        for tensor in (*self.parameters(), *self.buffers()):
-            _convert(tensor, *args, **options)
-        return self
+        return self._apply(lambda tensor: _converted(tensor, *args, **options))
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Parameters and buffers on a device, with values that are yet to be set."""
+        return self._apply(lambda tensor: empty_like(tensor).to(device), recurse)
+
+    def type(self, dst_type: Any) -> Self:
+        """Parameters and buffers, all of them, in a dtype."""
+        return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def share_memory(self) -> Self:
+        """Parameters and buffers in memory that other processes can share."""
+        return self._apply(lambda tensor: tensor.share_memory_())
 
     def float(self) -> Self:
         """Floating-point parameters and buffers in float32."""
@@ -476,50 +590,25 @@ class Module:
         """Parameters and buffers on the CPU."""
         return self.to("cpu")
 
-    # -- saving and loading
+    def cuda(self, device: Any = None) -> Self:
+        """Parameters and buffers on a CUDA device, where there is one."""
+        return self._on("cuda", device)
 
-    def state_dict(
-        self, *, prefix: str = "", keep_vars: bool = False
-    ) -> OrderedDict[str, Tensor]:
-        """All parameters and persistent buffers by path.
+    def xpu(self, device: Any = None) -> Self:
+        """Parameters and buffers on an XPU, where there is one."""
+        return self._on("xpu", device)
 
-        >>> list(weft.nn.Linear(3, 2).state_dict())
-        ['weight', 'bias']
-        """
-        out: OrderedDict[str, Tensor] = OrderedDict()
-        for path, module in self.named_modules(_Forgetful()):
-            lead = f"{prefix}{path}." if path else prefix
-            for name, value in module._state():
-                out[lead + name] = value if keep_vars else value.detach()
-        return out
+    def ipu(self, device: Any = None) -> Self:
+        """Parameters and buffers on an IPU, where there is one."""
+        return self._on("ipu", device)
 
-    def _state(self) -> Iterator[tuple[str, Tensor]]:
-        """This module's own parameters and persistent buffers."""
-        for name, value in self._own():
-            if isinstance(value, Parameter):
-                yield name, value
-        for name, value in self._buffers.items():
-            if value is not None and name not in self._non_persistent_buffers_set:
-                yield name, value
+    def mtia(self, device: Any = None) -> Self:
+        """Parameters and buffers on an MTIA device, where there is one."""
+        return self._on("mtia", device)
 
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> IncompatibleKeys:
-        """Take over saved values by path.
-
-        With ``strict`` a missing, unexpected or mis-shaped entry refuses the whole
-        load with a readable difference, and nothing is changed.
-        """
-        mine = self.state_dict(keep_vars=True)
-        missing = [k for k in mine if k not in state_dict]
-        unexpected = [k for k in state_dict if k not in mine]
-        shared = [k for k in mine if k in state_dict]
-        wrong = [k for k in shared if mine[k].shape != np.shape(state_dict[k])]
-        if wrong or (strict and (missing or unexpected)):
-            raise ArgumentError(_difference(self, mine, state_dict, strict))
-        for key in shared:
-            _take_over(mine[key], state_dict[key], assign)
-        return IncompatibleKeys(missing, unexpected)
+    def _on(self, kind: str, device: Any) -> Self:
+        named = f"{kind}:{device}" if isinstance(device, int) else device
+        return self.to(kind if named is None else named)
 
     # -- text
 
@@ -527,18 +616,42 @@ class Module:
         """The text to show of this module beside its children."""
         return ""
 
+    def _get_name(self) -> str:
+        """The name to show of this module: its class's."""
+        return type(self).__name__
+
     def __repr__(self) -> str:
         lines = [
-            f"  ({name}): " + repr(child).replace("\n", "\n  ")
-            for name, child in self.named_children()
+            f"({name}): " + _addindent(repr(child), 2)
+            for name, child in self._shown_children()
         ]
-        head, extra = type(self).__name__, self.extra_repr()
-        if not lines:
+        head, extra = self._get_name(), self.extra_repr()
+        if not lines and "\n" not in extra:
             return f"{head}({extra})"
-        return "\n".join([f"{head}({extra}", *lines, ")"])
+        lines = [line for line in extra.split("\n") if line] + lines
+        return "\n  ".join([f"{head}(", *lines]) + "\n)"
+
+    def _shown_children(self) -> Iterator[tuple[str, Any]]:
+        """Submodules as the text shows them."""
+        yield from dict(self._submodules()).items()
 
 
-_BOOKKEEPING = frozenset((*KINDS, *Module._hook_kinds))
+def _addindent(text: str, spaces: int) -> str:
+    """A text whose lines after the first are indented."""
+    return text.replace("\n", "\n" + " " * spaces)
+
+
+class _Uncompiled:
+    """A module's call without what ``Module.compile`` has made of it."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module._run_forward(args, kwargs)
+
+
+_BOOKKEEPING = frozenset((*KINDS, *HOOKS))
 # The kind of entry of each dictionary, and the types that may be assigned.
 _SLOTS: dict[str, tuple[str, str, Any]] = {
     "_parameters": ("parameter", "a Parameter or None", Parameter),
@@ -568,8 +681,8 @@ class _Forgetful(set[int]):
         return False
 
 
-def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
-    """Give a tensor object its converted value, so that references stay good."""
+def _converted(tensor: Tensor, *args: Any, **options: Any) -> Tensor:
+    """A tensor in the dtype (if it is a floating-point one), device and format."""
     form = options.pop("memory_format", None)
     specs = [a for a in (*args, *options.values()) if not isinstance(a, bool)]
     kept = []
@@ -587,36 +700,4 @@ def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
     laid: dict[str, Any] = {}
     if form is not None and len(form.order or ()) in (0, tensor.ndim):
         laid["memory_format"] = form  # as there are so many dimensions
-    tensor.data = tensor.detach().to(*kept, **laid)
-    if tensor.grad is not None:
-        tensor.grad = tensor.grad.detach().to(*kept, **laid)
-
-
-def _take_over(target: Tensor, value: Any, assign: bool) -> None:
-    from weft import as_tensor
-
-    source = as_tensor(value).detach()
-    if assign:
-        target.data = source
-    else:
-        with no_grad():
-            target.copy_(source)
-
-
-def _difference(module: Module, mine: Any, theirs: Any, strict: bool) -> str:
-    lines = [f"load_state_dict: the entries do not fit {type(module).__name__}"]
-    for key in mine:
-        if key not in theirs and strict:
-            lines.append(f"  missing     {key} {tuple(mine[key].shape)}")
-        elif key in theirs and mine[key].shape != np.shape(theirs[key]):
-            got = tuple(np.shape(theirs[key]))
-            lines.append(f"  wrong shape {key} {tuple(mine[key].shape)}, got {got}")
-    if strict:
-        for key in theirs:
-            if key not in mine:
-                lines.append(f"  unexpected  {key} {tuple(np.shape(theirs[key]))}")
-    if len(lines) > 40:
-        lines = [*lines[:40], f"  … and {len(lines) - 40} more"]
-    if strict:
-        lines.append("Pass strict=False to load what fits by name and shape.")
-    return "\n".join(lines)
+    return tensor.to(*kept, **laid)

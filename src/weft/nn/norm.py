@@ -78,11 +78,23 @@ class _Statistics(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 
 class _BatchNorm(_Statistics):
+    _version = 2  # since 2 it counts the batches
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+    ) -> None:
+        key = f"{prefix}num_batches_tracked"
+        old = (local_metadata.get("version") or 1) < 2
+        if old and self.num_batches_tracked is not None and key not in state_dict:
+            state_dict[key] = self.num_batches_tracked
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
     def _momentum(self) -> Any:
         """The momentum of running statistics; that of a plain mean if None is set."""
         if not (self.training and self.track_running_stats):
@@ -127,6 +139,56 @@ class BatchNorm3d(_BatchNorm):
     """Batch normalisation of (N, C, D, H, W)."""
 
     ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over all processes: there is one here.
+
+    >>> net = weft.nn.Sequential(weft.nn.BatchNorm2d(3))
+    >>> type(weft.nn.SyncBatchNorm.convert_sync_batchnorm(net)[0]).__name__
+    'SyncBatchNorm'
+    """
+
+    ranks = (2, 3, 4, 5)
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype,
+            bias=bias,
+        )  # fmt: skip
+        if process_group is not None:
+            raise ArgumentError(
+                "SyncBatchNorm: expected no process_group, as there is one process"
+            )
+        self.process_group = process_group
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """A module whose batch norms are synchronised ones, with their parameters."""
+        made = module
+        if isinstance(module, _BatchNorm):
+            made = cls(
+                module.num_features, module.eps, module.momentum, module.affine,
+                module.track_running_stats, process_group,
+            )  # fmt: skip
+            made._parameters.update(module._parameters)
+            made._buffers.update(module._buffers)
+            made.training = module.training
+        for name, child in list(module.named_children()):
+            made.set_submodule(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
 
 
 class _InstanceNorm(_Statistics):
@@ -186,6 +248,9 @@ class InstanceNorm3d(_InstanceNorm):
     ranks = (4, 5)
 
 
+_TRACKING = {"affine": True, "track_running_stats": True}  # as PyTorch's lazy ones
+
+
 class _LazyStatistics(LazyMixin):
     missing = "num_features"
 
@@ -216,6 +281,7 @@ class LazyInstanceNorm1d(_LazyStatistics, InstanceNorm1d):
     """An ``InstanceNorm1d`` that learns its channels from its first input."""
 
     becomes = InstanceNorm1d
+    defaults = _TRACKING
 
 
 class LazyInstanceNorm2d(_LazyStatistics, InstanceNorm2d):
@@ -226,12 +292,14 @@ class LazyInstanceNorm2d(_LazyStatistics, InstanceNorm2d):
     """
 
     becomes = InstanceNorm2d
+    defaults = _TRACKING
 
 
 class LazyInstanceNorm3d(_LazyStatistics, InstanceNorm3d):
     """An ``InstanceNorm3d`` that learns its channels from its first input."""
 
     becomes = InstanceNorm3d
+    defaults = _TRACKING
 
 
 class LayerNorm(Module):
@@ -272,7 +340,8 @@ class LayerNorm(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
+            f"elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
         )
 
 
@@ -305,7 +374,10 @@ class RMSNorm(Module):
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.weight is not None}"
+        )
 
 
 class GroupNorm(Module):
@@ -344,7 +416,10 @@ class GroupNorm(Module):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, "
+            f"affine={self.weight is not None}, bias={self.bias is not None}"
+        )
 
 
 class LocalResponseNorm(Module):
@@ -361,3 +436,28 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """Lua Torch's normalisation over channels of (N, C, H, W), as PyTorch keeps it.
+
+    Unlike ``LocalResponseNorm``, every window but the first ones also has channel 0.
+    """
+
+    def __init__(
+        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1
+    ) -> None:
+        super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ShapeError(
+                f"CrossMapLRN2d: expected input to be 4D, got shape {input.shape}"
+            )
+        reach = (self.size - 1) // 2 + 1
+        at = weft.arange(input.shape[1])
+        c, j = at.unsqueeze(1), at
+        inside = (j < c + reach) & ((j > c - reach) | (j == 0))
+        window = inside.to(input.dtype)  # (C, C)
+        sums = (window @ (input * input).flatten(2)).reshape(input.shape)
+        return input * (self.k + self.alpha / self.size * sums) ** -self.beta

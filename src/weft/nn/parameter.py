@@ -40,7 +40,30 @@ class Parameter(Tensor, metaclass=_Marked):
         return made.requires_grad_() if requires_grad else made
 
 
-class Uninitialized:
+class _MarkedBuffer(type(Tensor)):  # type: ignore[misc]
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, Tensor) and getattr(value, "_is_buffer", False)
+
+
+class Buffer(Tensor, metaclass=_MarkedBuffer):
+    """A tensor that becomes a module's buffer when assigned to it.
+
+    >>> layer = weft.nn.Module()
+    >>> layer.scale = weft.nn.Buffer(weft.ones(2), persistent=False)
+    >>> [name for name, _ in layer.named_buffers()], list(layer.state_dict())
+    (['scale'], [])
+    """
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        from weft import empty
+
+        made = (empty(0) if data is None else data).detach()
+        made._is_buffer = True
+        made.persistent = persistent
+        return made
+
+
+class UninitializedParameter:
     """A parameter or buffer whose shape is not known yet (lazy modules).
 
     >>> weft.nn.LazyLinear(3).weight
@@ -49,3 +72,38 @@ class Uninitialized:
 
     def __repr__(self) -> str:
         return "<uninitialized parameter>"
+
+
+class UninitializedBuffer(UninitializedParameter):
+    """A buffer whose shape is not known yet."""
+
+
+UninitializedTensorMixin = UninitializedParameter
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether a parameter's shape is not known yet.
+
+    >>> weft.nn.parameter.is_lazy(weft.nn.LazyLinear(3).weight)
+    True
+    """
+    return isinstance(param, UninitializedParameter)
+
+
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """The options among ``kwargs`` with which tensors are made, checked.
+
+    >>> weft.nn.factory_kwargs({"dtype": weft.float64})
+    {'dtype': weft.float64}
+    """
+    if kwargs is None:
+        return {}
+    known = {"device", "dtype", "memory_format"}
+    if not set(kwargs) <= {*known, "factory_kwargs"}:
+        raise TypeError(f"unexpected kwargs {set(kwargs) - known}")
+    found = dict(kwargs.get("factory_kwargs", {}))
+    for name in known & set(kwargs):
+        if name in found:
+            raise TypeError(f"{name} specified twice, also in factory_kwargs")
+        found[name] = kwargs[name]
+    return found

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import weft
 from weft import Tensor
 from weft.core.eager_kernels import lstm
+from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
 from weft.graph import capturing
 from weft.nn import functional as F
@@ -84,7 +85,7 @@ class _Recurrent(Module):
             init.uniform_(parameter, -bound, bound)
 
 
-class _Layers(_Recurrent):
+class RNNBase(_Recurrent):
     """Stacked, possibly bidirectional layers over whole sequences."""
 
     def __init__(
@@ -174,7 +175,7 @@ class _Layers(_Recurrent):
         sizes = (self.output_size, self.hidden_size)[: self.states]
         if hx is None:
             return tuple(like.new_zeros(count, batch, n) for n in sizes)
-        given = hx if isinstance(hx, tuple) else (hx,)
+        given = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
         if single:
             given = tuple(s.unsqueeze(1) for s in given)
         for s, n in zip(given, sizes, strict=True):
@@ -300,6 +301,8 @@ class _Layers(_Recurrent):
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size:
+            text += f", proj_size={self.proj_size}"
         if self.num_layers != 1:
             text += f", num_layers={self.num_layers}"
         if not self.bias:
@@ -311,7 +314,7 @@ class _Layers(_Recurrent):
         return f"{text}, bidirectional=True" if self.bidirectional else text
 
 
-class RNN(_Layers):
+class RNN(RNNBase):
     """``h = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh)`` (or relu).
 
     >>> out, h = weft.nn.RNN(3, 4)(weft.rand(5, 2, 3))
@@ -336,7 +339,7 @@ class RNN(_Layers):
         return _STEPS[self.nonlinearity]
 
 
-class LSTM(_Layers):
+class LSTM(RNNBase):
     """Long short-term memory, optionally with projected outputs.
 
     >>> out, (h, c) = weft.nn.LSTM(3, 4, num_layers=2)(weft.rand(5, 2, 3))
@@ -352,7 +355,7 @@ class LSTM(_Layers):
         self, steps: Any, data: Tensor, start: State, weights: Any, batch: int,
         backwards: bool,
     ) -> tuple[Tensor, State] | None:  # fmt: skip
-        if self.proj_size:
+        if self.proj_size or mode.autocast is not None:
             return None
         w_ih, w_hh, b_ih, b_hh = weights
         if self.bias:
@@ -362,7 +365,7 @@ class LSTM(_Layers):
         return lstm(steps, (data, *start, w_ih, w_hh, both), batch, backwards)
 
 
-class GRU(_Layers):
+class GRU(RNNBase):
     """Gated recurrent units.
 
     >>> out, h = weft.nn.GRU(3, 4, bidirectional=True)(weft.rand(5, 2, 3))
@@ -374,7 +377,7 @@ class GRU(_Layers):
     step = staticmethod(_gru_step)
 
 
-class _Cell(_Recurrent):
+class RNNCellBase(_Recurrent):
     """One step of one layer."""
 
     def __init__(
@@ -401,7 +404,7 @@ class _Cell(_Recurrent):
             shape = (*input.shape[:-1], self.hidden_size)
             state = tuple(input.new_zeros(shape) for _ in range(self.states))
         else:
-            state = hx if isinstance(hx, tuple) else (hx,)
+            state = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
         b_ih, b_hh = (self.bias_ih, self.bias_hh) if self.bias else (None, None)
         gates = F.linear(input, self.weight_ih, b_ih)
         out = self._step()(gates, state, self.weight_hh, b_hh)
@@ -412,7 +415,7 @@ class _Cell(_Recurrent):
         return text if self.bias else f"{text}, bias=False"
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """One step of an ``RNN``.
 
     >>> weft.nn.RNNCell(3, 4)(weft.rand(2, 3)).shape
@@ -441,8 +444,13 @@ class RNNCell(_Cell):
     def _step(self) -> Step:
         return _STEPS[self.nonlinearity]
 
+    def extra_repr(self) -> str:
+        text = super().extra_repr()
+        odd = self.nonlinearity != "tanh"
+        return f"{text}, nonlinearity={self.nonlinearity}" if odd else text
 
-class LSTMCell(_Cell):
+
+class LSTMCell(RNNCellBase):
     """One step of an ``LSTM``: gives (h, c).
 
     >>> h, c = weft.nn.LSTMCell(3, 4)(weft.rand(2, 3))
@@ -455,7 +463,7 @@ class LSTMCell(_Cell):
     step = staticmethod(_lstm_step)
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """One step of a ``GRU``.
 
     >>> weft.nn.GRUCell(3, 4)(weft.rand(2, 3)).shape

@@ -21,6 +21,8 @@ class Embedding(Module):
     (1, 2, 3)
     """
 
+    _initialiser: Any = None  # a default, for modules that PyTorch saved
+
     def __init__(
         self,
         num_embeddings: int,
@@ -84,6 +86,12 @@ class Embedding(Module):
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
         return text
 
 

@@ -24,6 +24,19 @@ class Upsample(FunctionalModule):
         "recompute_scale_factor": None,
     }  # fmt: skip
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        factor = self.scale_factor
+        if isinstance(factor, (tuple, list)):
+            self.scale_factor = tuple(map(float, factor))
+        elif factor:
+            self.scale_factor = float(factor)
+
+    def extra_repr(self) -> str:
+        how = "size" if self.scale_factor is None else "scale_factor"
+        mode = getattr(self, "mode", "nearest")
+        return f"{how}={getattr(self, how)!r}, mode={mode!r}"
+
 
 class UpsamplingNearest2d(Upsample):
     """Resizing by the nearest element."""
@@ -91,6 +104,8 @@ class _Pad(Module):
         return weft.pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:
+        if type(self).__name__.startswith("Constant"):
+            return f"padding={self.padding}, value={self.value}"
         return f"{self.padding}"
 
 

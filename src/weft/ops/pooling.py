@@ -1,4 +1,4 @@
-"""Max pooling's operator: the index of the largest element of each window."""
+"""Max pooling's operators: the largest element of each window, and its index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.ops.conv import Sizes
+from weft.ops.creation import arange
 from weft.ops.elementwise import check_accepts
+from weft.ops.index import add_at, take_op
 from weft.ops.shaping import reshape
 
 # -- windows that all have one size
@@ -197,21 +199,15 @@ def _lowest_of(k: Any, x: Any) -> Any:
 def _leading(k: Any, states: Any, value: Any, index: Any) -> Any:
     """The best value and its index: the first of equals, the last NaN."""
     best, found = states
+    better = _better(k, value, best)
+    return k.call("where", better, value, best), k.call("where", better, index, found)
+
+
+def _better(k: Any, value: Any, best: Any) -> Any:
     better = k.call("gt", value, best)
     if value.dtype.is_inexact:
         better = k.call("logical_or", better, k.call("isnan", value))
-    found = k.call("where", better, index, found)
-    return k.call("maximum", best, value), found
-
-
-def _max_index_element(
-    k: Any, out: Any, x: Any, *, kernel: Sizes, **params: Any
-) -> Any:
-    window = _Window(k, out, x, kernel=kernel, **params)
-    states = _lowest_of(k, x), window.first()
-    for tap in itertools.product(*map(range, kernel)):
-        states = _leading(k, states, *window.tap(tap))
-    return states[1]
+    return better
 
 
 def _max_index_start(k: Any, out: Any, x: Any, **params: Any) -> Any:
@@ -235,25 +231,104 @@ def _second(k: Any, out: Any, states: Any, x: Any, **params: Any) -> Any:
     return states[1]
 
 
+def _first(k: Any, out: Any, states: Any, x: Any, **params: Any) -> Any:
+    return states[0]
+
+
 WRITTEN = 16  # taps that are written out one by one
 
 
-def _max_index_loops(x: Any, *, kernel: Sizes, **params: Any) -> Any:
-    if math.prod(kernel) <= WRITTEN:
-        return Element(_max_index_element)
-    return Fold(lambda x, **params: kernel, _max_index_start, _max_index_step, _second)
+def _loops(which: Any) -> Any:
+    """The lowering of an operator that wants the value or the index of a window."""
+
+    def element(k: Any, out: Any, x: Any, *, kernel: Sizes, **params: Any) -> Any:
+        states = _max_index_start(k, out, x, kernel=kernel, **params)
+        for tap in itertools.product(*map(range, kernel)):
+            states = _max_index_step(k, out, tap, states, x, kernel=kernel, **params)
+        return which(k, out, states, x)
+
+    def loops(x: Any, *, kernel: Sizes, **params: Any) -> Any:
+        if math.prod(kernel) <= WRITTEN:
+            return Element(element)
+        return Fold(
+            lambda x, **params: kernel, _max_index_start, _max_index_step, which
+        )
+
+    return Varied(loops)
 
 
 max_pool_index_op: Op = define(
     "max_pool_index",
     bulk=SLOW,
     inputs="x",
-    lower=Varied(_max_index_loops),
+    lower=_loops(_second),
     eval=_max_index_eval,
     type=_max_index_type,
     batch=_into_rows,
     samples=_max_index_samples,
     reference=_max_index_reference,
+)
+
+
+def _max_eval(x: Any, **params: Any) -> Any:
+    return _along_rows(x, _max_index_eval(x, **params))
+
+
+def _along_rows(x: Any, index: Any) -> Any:
+    rows = x.shape[0] * x.shape[1]
+    flat = index.reshape(rows, math.prod(index.shape[2:]))
+    taken = np.take_along_axis(x.reshape(rows, math.prod(x.shape[2:])), flat, 1)
+    return taken.reshape(index.shape)
+
+
+def picked(x: Tensor, index: Tensor) -> Tensor:
+    """Elements of x (N, C, *S) by flat indices into *S, (N, C, *Y)."""
+    flat = reshape(x, (x.numel(),))
+    return reshape(take_op(flat, _into_all(x.shape, index)), index.shape)
+
+
+def _into_all(shape: Any, index: Tensor) -> Tensor:
+    """Flat indices into the whole of a tensor, from those into its *S."""
+    size = math.prod(shape[2:])
+    start = arange(shape[0] * shape[1], device=index.device) * size
+    start = reshape(start, (*shape[:2], *(1,) * (len(shape) - 2)))
+    return reshape(index + start, (index.numel(),))
+
+
+def _found(
+    x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes,
+    counts: Sizes,
+) -> Tensor:  # fmt: skip
+    sizes = kernel, stride, padding, dilation, counts
+    return max_pool_index_op(x, **dict(zip(_NAMES, sizes, strict=True)))
+
+
+def _put_back(
+    g: Tensor, x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes,
+    dilation: Sizes, counts: Sizes,
+) -> Tensor:  # fmt: skip
+    """The gradient of the input: each window's goes to its largest element."""
+    index = _found(x, kernel, stride, padding, dilation, counts)
+    added = add_at(reshape(g, (g.numel(),)), _into_all(x.shape, index), size=x.numel())
+    return reshape(added, x.shape)
+
+
+max_pool_op: Op = define(
+    "max_pool",
+    bulk=SLOW,
+    inputs="x",
+    lower=_loops(_first),
+    eval=_max_eval,
+    type=lambda x, **params: TensorType(_max_index_type(x, **params).shape, x.dtype),
+    vjp={"x": _put_back},
+    jvp={
+        "x": lambda t, x, kernel, stride, padding, dilation, counts: picked(
+            t, _found(x, kernel, stride, padding, dilation, counts)
+        )
+    },
+    batch=_into_rows,
+    samples=_max_index_samples,
+    reference=lambda x, **params: _along_rows(x, _max_index_reference(x, **params)),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.autocast import lowered
 from weft.core.blas import product
 from weft.core.dims import normalize_dims
 from weft.core.eager_kernels import COMPOSED, SLOW
@@ -234,6 +235,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _matmul_any(input: Any, other: Any) -> Tensor:
+    if mode.autocast is not None:
+        input, other = lowered(input, other)
     x, y = (_matrix_operand(v) for v in (input, other))
     _check_inner(x.shape, y.shape)
     dtype = result_type(x.dtype, y.dtype)
@@ -371,6 +374,8 @@ def addmm(
     >>> weft.addmm(weft.ones(1, 1), weft.ones(1, 2), weft.ones(2, 1))
     tensor([[3.]])
     """
+    if mode.autocast is not None:
+        input, mat1, mat2 = lowered(input, mat1, mat2)
     return beta * input + alpha * mm(mat1, mat2)
 
 
@@ -447,6 +452,8 @@ def baddbmm(
     >>> weft.baddbmm(weft.ones(1, 1), weft.ones(4, 1, 2), weft.ones(4, 2, 1)).shape
     (4, 1, 1)
     """
+    if mode.autocast is not None:
+        input, batch1, batch2 = lowered(input, batch1, batch2)
     return beta * input + alpha * bmm(batch1, batch2)
 
 

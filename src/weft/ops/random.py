@@ -26,7 +26,14 @@ from weft.core.size import OpenSizeError
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.creation import WITHOUT_EFFECT, check_memory, optioned, parse_size, placed
+from weft.ops.creation import (
+    WITHOUT_EFFECT,
+    arange,
+    check_memory,
+    optioned,
+    parse_size,
+    placed,
+)
 from weft.ops.elementwise import device_of
 from weft.ops.public import public
 from weft.ops.require import require
@@ -129,12 +136,14 @@ def _state_samples(params: list[dict[str, Any]]) -> Any:
     return samples
 
 
-def _scalar_philox(seed: int, counter: int, count: int) -> list[int]:
+def _scalar_philox(
+    seed: int, counter: int, count: int, rest: tuple[int, int] = (0, 0)
+) -> list[int]:
     """Philox in Python's integers, a word at a time."""
     out: list[int] = []
     for block in range(-(-count // 4)):
         n = counter + block
-        c = [n & 0xFFFFFFFF, n >> 32, 0, 0]
+        c = [n & 0xFFFFFFFF, n >> 32, *rest]
         k = [seed & 0xFFFFFFFF, seed >> 32]
         for _ in range(10):
             a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -454,6 +463,33 @@ def _draw(
     op: Op, name: str, shape: tuple[int, ...], words: int, generator: Any, params: Any
 ) -> Tensor:
     """One draw, or one for each example of the running vmaps."""
+    lead, separate = _examples(name)
+    state = (generator or default_generator).take(words * math.prod(lead))
+    out = bind(op, state, {"shape": (*lead, *shape), **params})
+    for run in separate:
+        out = run.batched(out)
+    return out
+
+
+def random_blocks(
+    name: str, shape: tuple[int, ...], generator: Generator | None
+) -> tuple[Tensor, Tensor]:
+    """The seed, and a block of random words for each element of a shape.
+
+    An element may use the block's number in any Philox counter that begins with it.
+    """
+    lead, separate = _examples(name)
+    full = (*lead, *shape)
+    count = math.prod(full)
+    seed, counter = (generator or default_generator).take(4 * count)
+    block = (arange(count) + counter).reshape(full)
+    for run in separate:
+        block = run.batched(block)
+    return seed, block
+
+
+def _examples(name: str) -> tuple[tuple[int, ...], list[Any]]:
+    """The sizes of the running vmaps whose examples differ, and these vmaps."""
     lead: tuple[int, ...] = ()
     separate = []
     for run in mode.batching:
@@ -465,11 +501,7 @@ def _draw(
         if run.randomness == "different":
             lead += (run.size,)
             separate.append(run)
-    state = (generator or default_generator).take(words * math.prod(lead))
-    out = bind(op, state, {"shape": (*lead, *shape), **params})
-    for run in separate:
-        out = run.batched(out)
-    return out
+    return lead, separate
 
 
 def _random_float(

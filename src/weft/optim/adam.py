@@ -69,6 +69,9 @@ class Adam(_Moments):
         foreach: bool | None = None,
         maximize: bool = False,
         decoupled_weight_decay: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
         if decoupled_weight_decay is None:
             decoupled_weight_decay = self.decoupled
@@ -76,6 +79,7 @@ class Adam(_Moments):
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "amsgrad": amsgrad, "maximize": maximize, "foreach": foreach,
             "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable, "fused": fused, "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
 
@@ -123,10 +127,14 @@ class AdamW(Adam):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
         super().__init__(
             params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize,
-            foreach=foreach,
+            foreach=foreach, capturable=capturable, differentiable=differentiable,
+            fused=fused,
         )  # fmt: skip
 
 
@@ -154,10 +162,13 @@ class Adamax(Optimizer):
         foreach: bool | None = None,
         *,
         maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "maximize": maximize, "foreach": foreach,
+            "differentiable": differentiable, "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
 
@@ -197,11 +208,14 @@ class NAdam(_Moments):
         *,
         foreach: bool | None = None,
         maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "momentum_decay": momentum_decay, "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay, "foreach": foreach,
+            "differentiable": differentiable, "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
 
@@ -245,11 +259,14 @@ class RAdam(_Moments):
         *,
         foreach: bool | None = None,
         maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize, "foreach": foreach,
+            "differentiable": differentiable, "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
 

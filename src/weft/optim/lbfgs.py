@@ -64,7 +64,7 @@ class LBFGS(Optimizer):
 
     def check(self, group: dict[str, Any]) -> None:
         super().check(group)
-        if group["maximize"]:
+        if group.get("maximize"):
             raise ArgumentError("LBFGS: it minimises only; negate the loss")
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise ArgumentError(

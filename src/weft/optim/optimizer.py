@@ -19,11 +19,12 @@ it uses operators and NumPy's functions, which tensors answer too. The number
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import math
 import operator
 import re
-from collections import Counter
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module, ParameterIterator
+from weft.nn.saving import RemovableHandle
 from weft.optim.flat import State, check_memory, plan
 from weft.runtime.cpu.buffers import shelf
 
@@ -42,6 +44,48 @@ _POSITIVE = (
     "lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay",
     "initial_accumulator_value", "alpha", "tolerance_grad", "tolerance_change",
 )  # fmt: skip
+
+
+OptimizerPreHook = Callable[..., Any]
+OptimizerPostHook = Callable[..., Any]
+HOOK_KINDS = (
+    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
+)  # fmt: skip
+STEP_PRE_HOOKS: OrderedDict[int, Any] = OrderedDict()  # of every optimizer
+STEP_POST_HOOKS: OrderedDict[int, Any] = OrderedDict()
+
+
+class _RequiredParameter:
+    """The default of an option that every group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
+def register_optimizer_step_pre_hook(hook: OptimizerPreHook) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` before each step of every optimizer."""
+    return RemovableHandle(STEP_PRE_HOOKS, hook)
+
+
+def register_optimizer_step_post_hook(hook: OptimizerPostHook) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` after each step of every optimizer."""
+    return RemovableHandle(STEP_POST_HOOKS, hook)
+
+
+def _use_grad_for_differentiable(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``step`` that records no gradients: PyTorch's decorator of optimizers."""
+
+    @functools.wraps(func)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with no_grad():
+            return func(self, *args, **kwargs)
+
+    return step
 
 
 class Optimizer:
@@ -60,12 +104,16 @@ class Optimizer:
     tensor([-0.5000, -0.5000])
     """
 
+    OptimizerPreHook = OptimizerPreHook
+    OptimizerPostHook = OptimizerPostHook
     # Options whose truth decides which states a parameter has.
     switches: tuple[str, ...] = ()
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
-        self.defaults = {"maximize": False, "foreach": None, **defaults}
-        self.state: dict[Any, State] = {}
+        self.defaults = defaults
+        self.state: dict[Any, State] = defaultdict(dict)
+        for kind in HOOK_KINDS:
+            setattr(self, kind, OrderedDict())
         self.param_groups: list[dict[str, Any]] = []
         self._plans: dict[int, tuple[Any, list[Tensor], list[Any]]] = {}
         self._alike: dict[str, Any] = {}  # of groups, that a program has stepped last
@@ -78,9 +126,92 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = cls.profile_hook_step(cls.step)  # type: ignore[method-assign]
+
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles make plans of their own."""
         return {**vars(self), "_plans": {}, "_alike": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what ``__getstate__`` gave."""
+        self.__dict__.update(state)
+        for kind in HOOK_KINDS:
+            self.__dict__.setdefault(kind, OrderedDict())
+
+    # -- hooks
+
+    @staticmethod
+    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
+        """A ``step`` that calls the hooks before and after it."""
+        if getattr(func, "hooked", False):
+            return func
+
+        @functools.wraps(func)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            before = self._optimizer_step_pre_hooks
+            after = self._optimizer_step_post_hooks
+            if not (before or after or STEP_PRE_HOOKS or STEP_POST_HOOKS):
+                return func(self, *args, **kwargs)
+            for hook in [*STEP_PRE_HOOKS.values(), *before.values()]:
+                found = hook(self, args, kwargs)
+                if found is not None:
+                    if not isinstance(found, tuple) or len(found) != 2:
+                        raise RuntimeError(
+                            "a step pre-hook must return None or a tuple "
+                            f"(new_args, new_kwargs), got {found!r}"
+                        )
+                    args, kwargs = found
+            out = func(self, *args, **kwargs)
+            for hook in [*after.values(), *STEP_POST_HOOKS.values()]:
+                hook(self, args, kwargs)
+            return out
+
+        wrapper.hooked = True  # type: ignore[attr-defined]
+        return wrapper
+
+    def register_step_pre_hook(self, hook: OptimizerPreHook) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before a step; it may replace them.
+
+        >>> sgd = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=0.1)
+        >>> handle = sgd.register_step_pre_hook(lambda opt, *rest: print("step"))
+        >>> sgd.step()
+        step
+        """
+        return RemovableHandle(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: OptimizerPostHook) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after a step."""
+        return RemovableHandle(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before ``state_dict``."""
+        return RemovableHandle(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` after it; it may return another one."""
+        return RemovableHandle(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` before it is loaded; it may return
+        another one."""
+        return RemovableHandle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` when a state has been loaded."""
+        return RemovableHandle(
+            self._optimizer_load_state_dict_post_hooks, hook, prepend
+        )
 
     # -- the rule, which a subclass defines
 
@@ -114,6 +245,12 @@ class Optimizer:
         names, params = _named(param_group["params"], first, taken, who)
         options = {k: _plain(v) for k, v in param_group.items() if k not in _OWN}
         group = {**self.defaults, **options}
+        for key, value in group.items():
+            if value is required:
+                raise ArgumentError(
+                    "parameter group didn't specify a value of required optimization "
+                    f"parameter {key}"
+                )
         _check_known(who, options, self.defaults)
         self._check_params(names, params)
         self.check(group)
@@ -140,6 +277,13 @@ class Optimizer:
     def check(self, group: dict[str, Any]) -> None:
         """Refuse options that make no sense."""
         who = type(self).__name__
+        if group.get("differentiable"):
+            raise ArgumentError(
+                f"{who}: differentiable=True is not taken; weft.func.grad "
+                "differentiates a step that is written as a function"
+            )
+        if group.get("fused") and group.get("foreach"):
+            raise ArgumentError(f"{who}: expected fused or foreach, got both")
         for key in _POSITIVE:
             if key in group:
                 _check_number(who, key, group[key], 0, None)
@@ -242,7 +386,7 @@ class Optimizer:
 
         A new plan moves states, which ``before`` takes note of.
         """
-        kind = (group["foreach"], *[bool(group[key]) for key in self.switches])
+        kind = (group.get("foreach"), *[bool(group[key]) for key in self.switches])
         last = self._plans.get(index)
         if last is not None and last[0] == kind and _same(last[1], active):
             runs = last[2]
@@ -251,7 +395,7 @@ class Optimizer:
         for p in active:
             before[p] = dict(self.state[p]) if p in self.state else None
         states = self._states(active, group)
-        runs = plan(active, states, group["foreach"] is not False)
+        runs = plan(active, states, group.get("foreach") is not False)
         self._plans[index] = (kind, active, runs)
         return runs
 
@@ -264,7 +408,8 @@ class Optimizer:
 
     def _state(self, p: Tensor, group: dict[str, Any]) -> State:
         """A parameter's state, with whatever it lacks."""
-        state = self.state.setdefault(p, {"step": 0})
+        state = self.state[p]
+        state.setdefault("step", 0)
         for key, value in self.start(p, group).items():
             held = state.get(key)
             if held is None:
@@ -274,7 +419,7 @@ class Optimizer:
         return state
 
     def _signed(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
-        return self.update(-g if group["maximize"] else g, p, state, group)
+        return self.update(-g if group.get("maximize") else g, p, state, group)
 
     # -- saving
 
@@ -293,6 +438,15 @@ class Optimizer:
         >>> sgd.state_dict()["param_groups"][0]["param_names"]
         ['scale']
         """
+        for hook in list(self._optimizer_state_dict_pre_hooks.values()):
+            hook(self)
+        found = self._as_state_dict()
+        for hook in list(self._optimizer_state_dict_post_hooks.values()):
+            replaced = hook(self, found)
+            found = found if replaced is None else replaced
+        return found
+
+    def _as_state_dict(self) -> dict[str, Any]:
         known = not _numbered([name for name, _ in self._named_params()])
         state: dict[int, State] = {}
         groups = []
@@ -315,6 +469,15 @@ class Optimizer:
         position. Entries that are missing, unexpected or of another shape or dtype
         refuse the whole load with the difference.
         """
+        state_dict = dict(state_dict) if isinstance(state_dict, Mapping) else state_dict
+        for hook in list(self._optimizer_load_state_dict_pre_hooks.values()):
+            replaced = hook(self, state_dict)
+            state_dict = state_dict if replaced is None else replaced
+        self._take_state(state_dict)
+        for hook in list(self._optimizer_load_state_dict_post_hooks.values()):
+            hook(self)
+
+    def _take_state(self, state_dict: Any) -> None:
         saved, groups = self._by_name(*_parts_of(state_dict))
         problems = [*self._group_problems(groups), *self._state_problems(saved)]
         if problems:
@@ -324,14 +487,29 @@ class Optimizer:
         for options in taken:
             self.check(options)
         state = {
-            p: {k: _restored(k, v, p) for k, v in saved[name].items()}
-            for name, p in self._named_params()
+            p: self._restored_state(saved[name], p, group)
+            for group in self.param_groups
+            for name, p in zip(group["param_names"], group["params"], strict=True)
             if name in saved
         }
         for mine, options in zip(self.param_groups, taken, strict=True):
             mine.update(options)
-        self.state = state
+        self.state = defaultdict(dict, state)
         self._plans.clear()
+
+    def _restored_state(self, entry: Any, p: Tensor, group: dict[str, Any]) -> State:
+        """A parameter's saved state in the form that this optimizer keeps it in."""
+        if type(self).update is Optimizer.update:  # it has states of its own kind
+            step = {k: v for k, v in entry.items() if k == "step"}
+            rest = {k: _restored(v, p) for k, v in entry.items() if k != "step"}
+            return {**{k: _copied(_as_tensor(v)) for k, v in step.items()}, **rest}
+        like = {"step": 0, **self.start(p, group)}
+        # PyTorch's SGD counts no steps, and what it has saved are not the first ones.
+        held = {"step": 1, **entry} if entry else entry
+        return {
+            k: _restored(v, p) if isinstance(like.get(k), Tensor) else _number(k, v)
+            for k, v in held.items()
+        }
 
     def _by_name(self, saved: Any, groups: list[Any]) -> tuple[Any, list[Any]]:
         """Saved state and groups with this optimizer's names for parameters."""
@@ -384,11 +562,14 @@ class Optimizer:
     def _entry_problems(
         self, name: str, p: Tensor, entry: Any, group: dict[str, Any]
     ) -> Iterator[str]:
+        if type(self).update is Optimizer.update:
+            return  # it has a step, and so states, of its own
         expected = {"step": 0, **self.start(p, group)}
         for key, value in expected.items():
             want = tuple(np.shape(value))
             if key not in entry:
-                yield f"  missing     {name}.{key} {want}"
+                if key != "step":  # PyTorch's SGD has none
+                    yield f"  missing     {name}.{key} {want}"
             elif (got := tuple(np.shape(entry[key]))) != want:
                 yield f"  wrong shape {name}.{key} {want}, got {got}"
             elif isinstance(value, Tensor):
@@ -413,6 +594,9 @@ class Optimizer:
 
 
 _OWN = ("params", "param_names")  # the entries of a group beside its options
+
+
+Optimizer.step = Optimizer.profile_hook_step(Optimizer.step)  # type: ignore[method-assign]
 
 
 def decayed(g: Any, p: Any, group: dict[str, Any]) -> Any:
@@ -558,14 +742,23 @@ def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _restored(key: str, value: Any, p: Tensor) -> Any:
-    """A saved state for a parameter: its own copy, of its dtype and device."""
-    if key == "step":
-        return int(value)  # PyTorch has a tensor of it
+def _restored(value: Any, p: Tensor) -> Any:
+    """A saved tensor for a parameter: its own copy, of its dtype and device."""
     if not isinstance(value, (Tensor, np.ndarray)):
         return _plain(value)
-    tensor = as_tensor(value).detach()
-    return tensor.to(p.dtype).to(p.device).clone()
+    return _as_tensor(value).to(p.dtype).to(p.device).clone()
+
+
+def _as_tensor(value: Any) -> Any:
+    foreign = isinstance(value, np.ndarray)
+    return as_tensor(value).detach() if foreign else value
+
+
+def _number(key: str, value: Any) -> Any:
+    """A saved number, of which PyTorch has tensors."""
+    if key == "step":
+        return int(value)
+    return float(value) if np.size(value) == 1 and not isinstance(value, str) else value
 
 
 def _parts_of(state_dict: Any) -> tuple[Any, Any]:

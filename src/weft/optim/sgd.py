@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,13 @@ from weft.optim.flat import State
 from weft.optim.optimizer import Optimizer, decayed, shrunk
 
 _DECAYS = ("l2", "decoupled", "tinynn")
+
+
+def _counted(entry: Any) -> Any:
+    """A parameter's saved state with a count of steps; None for one without state."""
+    if not isinstance(entry, Mapping) or "step" in entry:
+        return entry
+    return {"step": 1, **entry} if entry.get("momentum_buffer") is not None else None
 
 
 class SGD(Optimizer):
@@ -48,11 +56,14 @@ class SGD(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         decay: str = "l2",
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening,
             "weight_decay": weight_decay, "nesterov": nesterov, "decay": decay,
             "maximize": maximize, "foreach": foreach,
+            "differentiable": differentiable, "fused": fused,
         }  # fmt: skip
         super().__init__(params, defaults)
 
@@ -71,6 +82,16 @@ class SGD(Optimizer):
 
     def start(self, param: Tensor, group: dict[str, Any]) -> State:
         return {"momentum_buffer": zeros_like(param)} if group["momentum"] else {}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what ``state_dict`` gave, here or in PyTorch, whose SGD counts no
+        steps: a parameter that has momentum has made one."""
+        state = state_dict.get("state") if isinstance(state_dict, Mapping) else None
+        if isinstance(state, Mapping):
+            entries = {k: _counted(v) for k, v in state.items()}
+            known = {k: v for k, v in entries.items() if v is not None}
+            state_dict = {**state_dict, "state": known}
+        super().load_state_dict(state_dict)
 
     def update(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
         decay, before = group["decay"], p

@@ -48,6 +48,37 @@ def get_swa_avg_fn() -> AvgFn:
     return average
 
 
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
+    """The rule of an exponential moving average, over lists of tensors in place.
+
+    >>> mine, theirs = [weft.ones(1)], [weft.zeros(1)]
+    >>> weft.optim.swa_utils.get_ema_multi_avg_fn(0.75)(mine, theirs, 1)
+    >>> mine
+    [tensor([0.7500], shape=(1,), dtype=float32)]
+    """
+    return _over_lists(get_ema_avg_fn(decay))
+
+
+def get_swa_multi_avg_fn() -> Callable[..., None]:
+    """The rule of a plain mean over all updates, over lists of tensors in place.
+
+    >>> mine, theirs = [weft.ones(1)], [weft.tensor([4.0])]
+    >>> weft.optim.swa_utils.get_swa_multi_avg_fn()(mine, theirs, 2)
+    >>> mine
+    [tensor([2.], shape=(1,), dtype=float32)]
+    """
+    return _over_lists(get_swa_avg_fn())
+
+
+def _over_lists(rule: AvgFn) -> Callable[..., None]:
+    def average(averaged: Any, current: Any, count: Any) -> None:
+        with no_grad():
+            for mine, theirs in zip(averaged, current, strict=True):
+                mine.copy_(rule(mine.detach(), theirs.detach(), count))
+
+    return average
+
+
 class AveragedModel(Module):
     """A copy of a model that holds an average of its weights.
 
@@ -74,15 +105,20 @@ class AveragedModel(Module):
         model: Module,
         device: Any = None,
         avg_fn: AvgFn | None = None,
-        *,
+        multi_avg_fn: Callable[..., None] | None = None,
         use_buffers: bool = False,
     ) -> None:
         super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise ArgumentError(
+                "AveragedModel: Only one of avg_fn and multi_avg_fn should be provided"
+            )
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module.to(device)
         self.register_buffer("n_averaged", tensor(0))
         self.avg_fn = get_swa_avg_fn() if avg_fn is None else avg_fn
+        self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -103,6 +139,9 @@ class AveragedModel(Module):
 
     def _average(self, mine: Tensor, theirs: Tensor, count: int) -> None:
         current = theirs.detach().to(mine.device)
+        if count and self.multi_avg_fn is not None:
+            self.multi_avg_fn([mine], [current], count)
+            return
         mine.copy_(self.avg_fn(mine.detach(), current, count) if count else current)
 
 

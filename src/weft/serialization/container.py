@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,6 +135,7 @@ class FileReader:
         self.size = size
         self.label = label
         self.mmap = mmap
+        self.place: Callable[[Tensor], Tensor] = lambda x: x  # to its device
         self.budget = Budget(size, self.bad)
         self.metadata: dict[str, str] = {}
         self.entries: dict[str, Entry] = {}
@@ -309,7 +310,7 @@ class FileReader:
     def _tensor(self, name: str, array: np.ndarray) -> Tensor:
         if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self.bad(f"tensor {name!r}: expected booleans of 0 and 1")
-        return Tensor(array)
+        return self.place(Tensor(array))
 
 
 def binary(data: Any) -> Any:

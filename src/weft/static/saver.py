@@ -86,7 +86,8 @@ class Saver:
         if global_step is not None:
             path = f"{path}-{_step(sess, global_step)}"
         values = sess.run(self.table)
-        save({name: from_numpy(np.asarray(a)) for name, a in values.items()}, path)
+        saved = {name: from_numpy(np.asarray(a)) for name, a in values.items()}
+        save(saved, path, format="safetensors")
         if write_state:
             self._note(path, latest_filename)
         return path

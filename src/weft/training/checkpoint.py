@@ -69,7 +69,8 @@ def save_checkpoint(
         if part is not None
     }
     body |= {"random": weft.get_rng_state(), "step": step, "extra": extra}
-    weft.save({"format": 1, "body": body, "checksum": checksum(body)}, path)
+    file = {"format": 1, "body": body, "checksum": checksum(body)}
+    weft.save(file, path, format="safetensors")
 
 
 def _plain(state: Any) -> Any:

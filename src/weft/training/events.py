@@ -105,7 +105,7 @@ def _histogram(tag: str, values: np.ndarray, bins: int) -> bytes:
     return _bytes(1, _bytes(1, tag.encode()) + _bytes(5, fields))
 
 
-def _png(pixels: np.ndarray) -> bytes:
+def png(pixels: np.ndarray) -> bytes:
     """An image (height, width, channels) of bytes as a PNG file."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -122,7 +122,7 @@ def _png(pixels: np.ndarray) -> bytes:
 
 def _image(tag: str, pixels: np.ndarray) -> bytes:
     sizes = b"".join(_int(k + 1, n) for k, n in enumerate(pixels.shape))
-    fields = sizes + _bytes(4, _png(pixels))
+    fields = sizes + _bytes(4, png(pixels))
     return _bytes(1, _bytes(1, tag.encode()) + _bytes(4, fields))
 
 

@@ -3,7 +3,7 @@
 import importlib as _importlib
 from typing import Any as _Any
 
-_LAZY = ("checkpoint", "data", "transforms")
+_LAZY = ("checkpoint", "data", "hooks", "model_zoo", "tensorboard", "transforms")
 
 
 def __getattr__(name: str) -> _Any:

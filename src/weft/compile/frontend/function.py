@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import random
 import time
 import warnings
 from collections.abc import Callable
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 LONGEST_PAUSE = 1024  # calls after which a fast path is tried again
 OPEN, FIXED = object(), object()  # floats: inputs of programs; always constants
 MOST_EXACT = 64  # sets of sizes whose specialization is remembered
+MOST_REFUSED = 16  # refusals after which a function is not tried again
 
 
 class CompiledFunction:
@@ -51,13 +53,13 @@ class CompiledFunction:
     def __init__(
         self, fn: Callable[..., Any], dynamic: bool | None, verify: bool,
         max_compiles: int, tune: bool | float = False, pack_weights: bool = False,
-        memory: Any = None, batch_invariant: bool = False,
+        memory: Any = None, batch_invariant: bool = False, fullgraph: bool = True,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.options = {
             "dynamic": dynamic, "verify": verify, "max_compiles": max_compiles,
             "tune": tune, "pack_weights": pack_weights, "memory": memory,
-            "batch_invariant": batch_invariant,
+            "batch_invariant": batch_invariant, "fullgraph": fullgraph,
         }  # fmt: skip
         self.name = ""  # of the attribute, for a method of a class
         self.dynamic = dynamic
@@ -67,6 +69,9 @@ class CompiledFunction:
         self.pack_weights = pack_weights
         self.batch_invariant = batch_invariant
         self.memory = memory  # decides which values are kept for backward
+        self.fullgraph = fullgraph  # else what is refused runs eagerly
+        self.refused: dict[Any, str] = {}  # reasons, by the key of a specialization
+        self.eager_calls = 0
         self.compiles: list[Compilation] = []
         self.latest: Specialization | None = None  # the one that ran last
         self._specializations: dict[Any, list[Specialization]] = {}
@@ -183,6 +188,8 @@ class CompiledFunction:
         arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
         kinds = [(float,) if k in numbers else _kind(x) for k, x in enumerate(leaves)]
         key = (structure, tuple(kinds), _settings())
+        if key in self.refused or len(self.refused) >= MOST_REFUSED:
+            return self._eagerly(args, kwargs)
         known = self._specializations.get(key, [])
         why = ""
         for k, specialization in enumerate(known):
@@ -195,23 +202,35 @@ class CompiledFunction:
             else:
                 why = why or specialization.moved(arrays)
         else:
+            hidden = None if self.fullgraph else _random_states()
             try:
                 specialization = self._compile(key, args, kwargs, arrays, why, numbers)
             except DebuggerWanted:
                 mode.undone = ()
                 self._warn_of_debugger()
                 return self.fn(*args, **kwargs)
-            except CaptureError:
-                if not numbers:
+            except Exception as error:
+                if isinstance(error, CaptureError) and numbers:
+                    mode.undone = ()
+                    floats = self._floats[structure]
+                    self._floats[structure] = dict.fromkeys(floats, FIXED)
+                    return self._slowly(exact, args, kwargs)
+                if hidden is None:
                     raise
                 mode.undone = ()
-                self._floats[structure] = dict.fromkeys(self._floats[structure], FIXED)
-                return self._slowly(exact, args, kwargs)
+                _set_random_states(hidden)
+                self.refused[key] = str(error)
+                return self._eagerly(args, kwargs)
         if exact is not None:
             if len(self._exact) >= MOST_EXACT:
                 self._exact.clear()
             self._exact[exact] = specialization
         return self._run(specialization, leaves, arrays, args, kwargs)
+
+    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the Python function, because its capture was refused."""
+        self.eager_calls += 1
+        return self.fn(*args, **kwargs)
 
     def _numbers(self, structure: Any, leaves: list[Any]) -> tuple[int, ...]:
         """The indices of floats that have differed between calls: they are inputs."""
@@ -354,8 +373,18 @@ def _settings() -> tuple[Any, ...]:
     inside = own["capture"] is not None
     return (
         own["recording"], own["inference"], default_dtype(), config.strict_ieee,
-        config.batch_invariant, inside, mode.anomaly,
+        config.batch_invariant, inside, mode.anomaly, own["autocast"],
     )  # fmt: skip
+
+
+def _random_states() -> tuple[Any, ...]:
+    """The states of Python's and NumPy's generators, which a capture may advance."""
+    return random.getstate(), np.random.get_state()
+
+
+def _set_random_states(states: tuple[Any, ...]) -> None:
+    random.setstate(states[0])
+    np.random.set_state(states[1])
 
 
 def _array(value: Any) -> Any:
@@ -400,6 +429,30 @@ def _check(fn: Any, dynamic: Any, max_compiles: Any) -> None:
         )
 
 
+_EAGER_BACKENDS = ("eager", "aot_eager")
+_TUNED_MODES = ("max-autotune", "max-autotune-no-cudagraphs")
+_MODES = (None, "default", "reduce-overhead", *_TUNED_MODES)
+
+
+def _check_pytorchs(backend: Any, mode: Any, options: Any) -> None:
+    """Raise an error for an option of PyTorch's that means nothing here."""
+    if backend not in ("inductor", *_EAGER_BACKENDS):
+        raise ArgumentError(
+            f"compile: expected backend 'inductor' (Weft's compiler), 'eager' or "
+            f"'aot_eager', got {backend!r}; compile.add_rule adds rules of your own"
+        )
+    if mode not in _MODES:
+        names = ", ".join(map(repr, _MODES))
+        raise ArgumentError(
+            f"compile: expected mode to be one of {names}, got {mode!r}"
+        )
+    if options:
+        raise ArgumentError(
+            f"compile: options are those of PyTorch's Inductor, got {sorted(options)}; "
+            "leave them out, or use tune, memory and pack_weights"
+        )
+
+
 def compile(
     fn: Callable[..., Any] | None = None,
     *,
@@ -410,6 +463,11 @@ def compile(
     pack_weights: bool = False,
     memory: Any = None,
     batch_invariant: bool = False,
+    fullgraph: bool = True,
+    backend: str = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
 ) -> Any:
     """Compile a function, a method or a module to native code.
 
@@ -432,6 +490,11 @@ def compile(
     ``weft.utils.checkpoint.Result``. With a budget, each set of sizes gets a
     specialization of its own.
 
+    The others are PyTorch's. ``fullgraph=False`` (``torch.compile``'s default) runs a
+    call eagerly where the function cannot be captured as a whole; ``refused`` then has
+    the reasons. ``mode="max-autotune"`` is ``tune=True``; there is one ``backend``
+    besides "eager", which, like ``disable=True``, gives the function itself.
+
     >>> @weft.compile
     ... def f(x):
     ...     return (x * 2 + 1).sum()
@@ -444,9 +507,14 @@ def compile(
         return functools.partial(
             compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles,
             tune=tune, pack_weights=pack_weights, memory=memory,
-            batch_invariant=batch_invariant,
+            batch_invariant=batch_invariant, fullgraph=fullgraph, backend=backend,
+            mode=mode, options=options, disable=disable,
         )  # fmt: skip
     _check(fn, dynamic, max_compiles)
+    _check_pytorchs(backend, mode, options)
+    if disable or backend in _EAGER_BACKENDS:
+        return fn
+    tune = tune or mode in _TUNED_MODES
     plan = None
     if memory is not None:
         from weft.compile.recompute.policies import memory_of
@@ -454,8 +522,9 @@ def compile(
         plan = memory_of(memory)
         dynamic = dynamic if plan.limit is None else False
     function = CompiledFunction(
-        fn, dynamic, verify, max_compiles, tune, pack_weights, plan, batch_invariant
-    )
+        fn, dynamic, verify, max_compiles, tune, pack_weights, plan, batch_invariant,
+        fullgraph,
+    )  # fmt: skip
     from weft.compile.frontend.modules import compiled_module
 
     is_module = isinstance(fn, late.find("Module"))

@@ -11,7 +11,7 @@ from weft.dtype import DType
 Shapes = Sequence[tuple[int, ...]]
 SETTINGS = (
     "recording gradients", "inference mode", "the default dtype", "strict_ieee",
-    "batch_invariant", "being part of a capture", "detect_anomaly",
+    "batch_invariant", "being part of a capture", "detect_anomaly", "autocast",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from weft.compile.loop.depend import flat_position
 from weft.compile.loop.hoist import hoisted
 from weft.compile.loop.index_choices import Settling
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Let, Load, Store
+from weft.compile.loop.merge_index import merge_index
 from weft.compile.loop.rewrite import replaced_value
 from weft.compile.lower.values import as_dtype, number, rescoped, total_dtype
 from weft.compile.tuning.choices import Loops
@@ -257,6 +258,7 @@ class Lowering:
         buffers = tuple(self.buffers[node] for node in self.owners)
         kernel = Kernel(self.name, buffers, tuple(self.scratch), parallel, body,
                         self.group.scope, self.given)  # fmt: skip
+        kernel = merge_index(kernel)
         if schedule is not None:
             kernel = schedule(kernel)
         settling = Settling({name for name, _ in kernel.parallel})

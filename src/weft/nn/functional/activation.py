@@ -9,7 +9,9 @@ from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.autocast import lowered
 from weft.core.eager_kernels import fused
+from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.activation import relu as relu_function
 
@@ -53,6 +55,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     >>> weft.nn.functional.prelu(weft.tensor([-4.0, 2.0]), weft.tensor([0.25]))
     tensor([-1.,  2.])
     """
+    if mode.autocast is not None:
+        input, weight = lowered(input, weight)
     slope = weight
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim > 1 else 1

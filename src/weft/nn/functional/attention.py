@@ -7,6 +7,8 @@ from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.autocast import lowered
+from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
 from weft.nn.functional.dropout import dropout
 from weft.ops.attention import attention
@@ -32,6 +34,8 @@ def scaled_dot_product_attention(
     (1, 2, 4, 8)
     """
     _check(query, key, value, attn_mask, is_causal)
+    if mode.autocast is not None:
+        query, key, value, attn_mask = lowered(query, key, value, attn_mask)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if enable_gqa:
         options = dropout_p, is_causal, scale
@@ -96,3 +100,59 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -
         raise ArgumentError(
             "scaled_dot_product_attention: give attn_mask or is_causal, not both"
         )
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Multi-head attention over (L, N, E) with parameters that are given.
+
+    >>> x, w = weft.rand(5, 2, 4), weft.rand(12, 4)
+    >>> out, weights = weft.nn.functional.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, w, None, None, None, False, 0.0, weft.rand(4, 4), None)
+    >>> out.shape, weights.shape
+    ((5, 2, 4), (2, 5, 5))
+    """
+    from weft.nn.transformer import attention_with
+
+    if static_k is not None or static_v is not None:
+        raise ArgumentError(
+            "multi_head_attention_forward: static_k and static_v are not taken; pass "
+            "key and value, and projections that leave them as they are"
+        )
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+    module = attention_with(
+        embed_dim_to_check, num_heads, dropout_p, add_zero_attn, training,
+        None if use_separate_proj_weight else in_proj_weight,
+        separate if use_separate_proj_weight else (None,) * 3,
+        in_proj_bias, (bias_k, bias_v), (out_proj_weight, out_proj_bias),
+        (key.shape[-1], value.shape[-1]),
+    )  # fmt: skip
+    return module(
+        query, key, value, key_padding_mask, need_weights, attn_mask,
+        average_attn_weights, is_causal,
+    )  # fmt: skip

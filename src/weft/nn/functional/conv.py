@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft import DType, Tensor, reshape
+from weft.core.autocast import lowered
+from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.complex_numbers import complex
 from weft.ops.conv import (
@@ -159,6 +161,8 @@ def _conv(
             lambda x, w: _conv(spatial, x, w, None, *given), input, weight, bias
         )
     name = f"conv{spatial}d"
+    if mode.autocast is not None:
+        input, weight, bias = lowered(input, weight, bias)
     x, had = with_batch(name, input, spatial)
     _check_weight(name, x, weight, groups, spatial)
     _check_channels(name, x, weight, groups, weight.shape[1] * groups)
@@ -242,6 +246,8 @@ def _conv_transpose(
             input, weight, bias,
         )  # fmt: skip
     name = f"conv_transpose{spatial}d"
+    if mode.autocast is not None:
+        input, weight, bias = lowered(input, weight, bias)
     x, had = with_batch(name, input, spatial)
     _check_weight(name, x, weight, groups, spatial)
     _check_channels(name, x, weight, groups, weight.shape[0])

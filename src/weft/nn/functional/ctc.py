@@ -9,9 +9,11 @@ import numpy as np
 
 import weft
 from weft import Tensor
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
 
 
+@widened
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import weft
 from weft import Tensor
@@ -48,15 +49,32 @@ def dropout(
 def _channels(
     name: str, input: Tensor, spatial: int, p: float, training: bool, inplace: bool
 ) -> Tensor:
+    """Drop slices of the first two dimensions, as PyTorch does whatever the rank."""
     _check_p(name, p)
-    if input.ndim not in (spatial + 1, spatial + 2):
+    wanted = (spatial + 1, spatial + 2)
+    if input.ndim < 2 or (spatial == 1 and input.ndim not in wanted):
         raise ShapeError(
-            f"{name}: expected {spatial + 1} or {spatial + 2} dimensions, got shape "
+            f"{name}: expected {wanted[0]} or {wanted[1]} dimensions, got shape "
             f"{input.shape}"
+        )
+    if spatial > 1 and input.ndim not in wanted:
+        warnings.warn(
+            f"{name}: Received a {input.ndim}-D input to {name}, which is deprecated "
+            "and will result in an error in a future release. To retain the behavior "
+            "and silence this warning, please use dropout instead.",
+            stacklevel=4,
+        )
+    if spatial == 2 and input.ndim == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that "
+            "channel-wise 1D dropout behavior is desired - input is interpreted as "
+            "shape (N, C, L); use dropout1d to say so",
+            stacklevel=4,
         )
     if not training or p == 0:
         return input
-    shape = input.shape[: input.ndim - spatial] + (1,) * spatial
+    lead = 1 if spatial == 1 and input.ndim == 2 else 2
+    shape = input.shape[:lead] + (1,) * (input.ndim - lead)
     return _drop(input, shape, p, inplace)
 
 
@@ -74,7 +92,7 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Whole channels of (N, C, H, W) or (C, H, W) dropped.
+    """Whole channels of (N, C, H, W) dropped.
 
     >>> weft.nn.functional.dropout2d(weft.ones(1, 2, 3, 3)).shape
     (1, 2, 3, 3)
@@ -85,7 +103,7 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Whole channels of (N, C, D, H, W) or (C, D, H, W) dropped.
+    """Whole channels of (N, C, D, H, W) dropped.
 
     >>> weft.nn.functional.dropout3d(weft.ones(1, 2, 3, 3, 3)).shape
     (1, 2, 3, 3, 3)

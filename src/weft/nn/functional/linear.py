@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import weft
 from weft import Tensor
+from weft.core.autocast import lowered
+from weft.core.mode import mode
 from weft.errors import ShapeError
 
 
@@ -13,6 +17,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> weft.nn.functional.linear(weft.ones(1, 2), weft.ones(3, 2)).shape
     (1, 3)
     """
+    if mode.autocast is not None:
+        input, weight, bias = lowered(input, weight, bias)
     if input.ndim == 0 or input.shape[-1] != weight.shape[-1]:
         raise ShapeError(
             f"linear: expected input with {weight.shape[-1]} features in its last "
@@ -66,3 +72,49 @@ def pairwise_distance(
     tensor([5.])
     """
     return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """The cross-entropy of a linear layer's scores.
+
+    >>> x, w = weft.zeros(2, 3), weft.zeros(4, 3)
+    >>> weft.nn.functional.linear_cross_entropy(x, w, weft.tensor([0, 1]))
+    tensor(1.3863, dtype=float32)
+    """
+    from weft.nn.functional.loss import cross_entropy
+
+    classes, width = linear_weight.shape[0], linear_weight.shape[-1]
+    rest = linear_weight.shape[1:-1]
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    scores = linear(input, linear_weight.reshape(-1, width), bias)
+    if rest:
+        scores = scores.unflatten(-1, (classes, *rest))
+    return cross_entropy(
+        scores, target, weight=weight, reduction=reduction,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution over time of (T, N, C) with a weight of (K, C, out).
+
+    >>> x, w = weft.ones(5, 2, 3), weft.ones(2, 3, 4)
+    >>> weft.nn.functional.conv_tbc(x, w, weft.zeros(4)).shape
+    (4, 2, 4)
+    """
+    from weft.nn.functional.conv import conv1d
+
+    out = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return out.permute(2, 0, 1)

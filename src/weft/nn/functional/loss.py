@@ -6,15 +6,78 @@ against (N,) would broadcast to (N, N) and quietly average the wrong thing.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.nn.functional.activation import logsigmoid
 from weft.nn.functional.linear import cosine_similarity, pairwise_distance
 from weft.ops.require import require
+
+
+def old_reduction(size_average: bool | None, reduce: bool | None) -> str:
+    """The reduction that PyTorch's two older arguments ask for, with a warning."""
+    if reduce is False:
+        reduction = "none"
+    else:
+        reduction = "sum" if size_average is False else "mean"
+    warnings.warn(
+        "size_average and reduce args will be deprecated, please use "
+        f"reduction='{reduction}' instead.",
+        stacklevel=3,
+    )
+    return reduction
+
+
+def with_old_options(
+    names: list[str], first: str = "reduction", second: str = "reduction"
+) -> list[str]:
+    """Names of options with ``size_average`` and ``reduce`` where PyTorch has them."""
+    found = list(names)
+    found.insert(found.index(second), "reduce")
+    found.insert(found.index(first) if first != second else found.index("reduce"),
+                 "size_average")  # fmt: skip
+    return found
+
+
+def _reducing(first: str = "reduction") -> Callable[[Any], Any]:
+    """A loss that takes ``size_average`` and ``reduce`` in PyTorch's places too."""
+
+    def wrap(fn: Any) -> Any:
+        given = inspect.signature(fn).parameters
+        names = with_old_options(list(given), first)
+        place = names.index("size_average")
+        wide = widened(fn)
+        old = functools.partial(
+            inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD
+        )
+
+        @functools.wraps(fn)
+        def loss(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > place or "size_average" in kwargs or "reduce" in kwargs:
+                kwargs = {**dict(zip(names, args, strict=False)), **kwargs}
+                average = kwargs.pop("size_average", None)
+                reduce = kwargs.pop("reduce", None)
+                if isinstance(average, str):  # the reduction, where it is third
+                    kwargs["reduction"] = average
+                elif average is not None or reduce is not None:
+                    kwargs["reduction"] = old_reduction(average, reduce)
+                args = ()
+            return wide(*args, **kwargs)
+
+        loss.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [given[n] if n in given else old(n, default=None) for n in names]
+        )
+        return loss
+
+    return wrap
 
 
 def _reduce(name: str, loss: Tensor, reduction: str) -> Tensor:
@@ -49,6 +112,7 @@ def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str) ->
 # -- regression
 
 
+@_reducing()
 def mse_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
@@ -62,6 +126,7 @@ def mse_loss(
     return _weighted("mse_loss", off * off, weight, reduction)
 
 
+@_reducing()
 def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
@@ -74,6 +139,7 @@ def l1_loss(
     return _weighted("l1_loss", weft.abs(input - target), weight, reduction)
 
 
+@_reducing()
 def smooth_l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -92,6 +158,7 @@ def smooth_l1_loss(
     return _reduce("smooth_l1_loss", loss, reduction)
 
 
+@widened
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -148,6 +215,7 @@ def gaussian_nll_loss(
     return _reduce("gaussian_nll_loss", loss, reduction)
 
 
+@_reducing("eps")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -199,6 +267,7 @@ def _check_pos_weight(input: Tensor, weight: Tensor) -> None:
         )
 
 
+@_reducing()
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -222,6 +291,7 @@ def binary_cross_entropy(
     return _reduce("binary_cross_entropy", loss, reduction)
 
 
+@_reducing()
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -282,6 +352,7 @@ def _classes(name: str, target: Tensor, classes: int, ignore: int) -> Tensor:
     )
 
 
+@_reducing("ignore_index")
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -323,6 +394,7 @@ def _nll(
     return _reduce(name, loss, reduction)
 
 
+@_reducing("ignore_index")
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -397,6 +469,7 @@ def _soft_targets(
     return _reduce("cross_entropy", loss, reduction)
 
 
+@_reducing()
 def kl_div(
     input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
@@ -419,6 +492,7 @@ def kl_div(
 # -- margins
 
 
+@_reducing()
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -434,6 +508,7 @@ def hinge_embedding_loss(
     return _reduce("hinge_embedding_loss", loss, reduction)
 
 
+@_reducing()
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -453,6 +528,7 @@ def margin_ranking_loss(
     return _reduce("margin_ranking_loss", loss, reduction)
 
 
+@_reducing()
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """``log(1 + exp(-target * x))``.
 
@@ -463,6 +539,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> 
     return _reduce("soft_margin_loss", -logsigmoid(target * input), reduction)
 
 
+@_reducing()
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -478,6 +555,7 @@ def multilabel_soft_margin_loss(
     return _reduce("multilabel_soft_margin_loss", loss.mean(-1), reduction)
 
 
+@_reducing()
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -504,6 +582,7 @@ def multi_margin_loss(
     return _reduce("multi_margin_loss", loss, reduction)
 
 
+@_reducing()
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, reduction: str = "mean"
 ) -> Tensor:
@@ -530,6 +609,7 @@ def multilabel_margin_loss(
     return _reduce("multilabel_margin_loss", loss, reduction)
 
 
+@_reducing()
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -555,6 +635,7 @@ def cosine_embedding_loss(
     return _reduce("cosine_embedding_loss", loss, reduction)
 
 
+@_reducing()
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

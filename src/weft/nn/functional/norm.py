@@ -119,14 +119,16 @@ def instance_norm(
             "instance_norm: expected more than one position per channel, got input of "
             f"shape {input.shape}"
         )
-    out = _standard(input, dims, eps)
     if running_mean is not None and running_var is not None:
         mean = input.mean(dims)
         _move(running_mean, mean.mean(0), momentum)
         _move(running_var, input.var(dims).mean(0), momentum)
-    return _affine(
-        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
-    )
+
+    def plain(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        out = _standard(x, dims, eps)
+        return _affine(out, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
+
+    return fused("instance_norm", plain, input, weight, bias, key=(dims, eps))
 
 
 def layer_norm(
@@ -197,12 +199,16 @@ def group_norm(
             f"group_norm: {num_groups} groups do not divide the channels of shape "
             f"{input.shape}"
         )
-    size = math.prod(input.shape[1:]) // num_groups
-    grouped = input.reshape((input.shape[0], num_groups, size))
-    out = _standard(grouped, (2,), eps).reshape(input.shape)
-    return _affine(
-        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
-    )
+    channels = num_groups, input.shape[1] // num_groups
+    positions = math.prod(input.shape[2:])
+    grouped = input.reshape((input.shape[0], *channels, positions))
+    scale = [None if p is None else p.reshape((*channels, 1)) for p in (weight, bias)]
+
+    def plain(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        return _affine(_standard(x, (2, 3), eps), weight, bias)
+
+    out = fused("group_norm", plain, grouped, *scale, key=eps)
+    return out.reshape(input.shape)
 
 
 def local_response_norm(

@@ -8,15 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from weft import Tensor, arange, reshape, scatter
+from weft import Tensor, reshape, scatter
 from weft import dtype as dtypes
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
 from weft.ops.elementwise import check_accepts
-from weft.ops.index import take_op
 from weft.ops.operands import as_index
-from weft.ops.pooling import adaptive_bounds, adaptive_max_index_op, max_pool_index_op
+from weft.ops.pooling import (
+    adaptive_bounds,
+    adaptive_max_index_op,
+    max_pool_index_op,
+    max_pool_op,
+    picked,
+)
 from weft.ops.require import require_index
 from weft.ops.resample import Taps, resample_op
 
@@ -86,16 +92,6 @@ def _pooled_counts(
 # -- the largest element
 
 
-def _picked(x: Tensor, index: Tensor) -> Tensor:
-    """Elements of x (N, C, *S) by flat indices into *S, (N, C, *Y)."""
-    size = math.prod(x.shape[2:])
-    rows = x.shape[0] * x.shape[1]
-    start = arange(rows, device=x.device) * size
-    start = start.reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
-    flat = reshape(index + start, (index.numel(),))
-    return reshape(take_op(reshape(x, (rows * size,)), flat), index.shape)
-
-
 def _max_pool(
     spatial: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, ceil_mode: bool, return_indices: bool,
@@ -109,11 +105,14 @@ def _max_pool(
     pads = sizes_of(name, "padding", padding, spatial)
     spread = sizes_of(name, "dilation", dilation, spatial, 1)
     counts = _pooled_counts(name, x.shape[2:], kernel, steps, pads, spread, ceil_mode)
-    index = max_pool_index_op(
-        x, kernel=kernel, stride=steps, padding=pads, dilation=spread, counts=counts
-    )
-    out = without_batch(_picked(x, index), had)
-    return (out, without_batch(index, had)) if return_indices else out
+    windows = {
+        "kernel": kernel, "stride": steps, "padding": pads, "dilation": spread,
+        "counts": counts,
+    }  # fmt: skip
+    if not return_indices:
+        return without_batch(max_pool_op(x, **windows), had)
+    index = max_pool_index_op(x, **windows)
+    return without_batch(picked(x, index), had), without_batch(index, had)
 
 
 def max_pool1d(
@@ -149,6 +148,7 @@ def max_pool2d(
     )
 
 
+@widened
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
@@ -181,7 +181,7 @@ def _adaptive_max(
     _check_input(name, x)
     counts = _adaptive_counts(name, output_size, x.shape[2:])
     index = adaptive_max_index_op(x, counts=counts)
-    out = without_batch(_picked(x, index), had)
+    out = without_batch(picked(x, index), had)
     return (out, without_batch(index, had)) if return_indices else out
 
 
@@ -319,6 +319,7 @@ def avg_pool2d(
     )  # fmt: skip
 
 
+@widened
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True,
@@ -386,6 +387,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg(2, input, output_size)
 
 
+@widened
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """The mean of each of ``output_size`` windows that share out the input.
 
@@ -512,6 +514,7 @@ def max_unpool1d(
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@widened
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None,
     padding: Any = 0, output_size: Any = None,
@@ -526,6 +529,7 @@ def max_unpool2d(
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@widened
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None,
     padding: Any = 0, output_size: Any = None,

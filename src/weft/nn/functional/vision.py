@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import Tensor, arange, expand, matmul, movedim, permute, reshape, where
 from weft import dtype as dtypes
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
@@ -481,6 +482,7 @@ class _Image:
         return where(inside.unsqueeze(-1), values, 0.0)
 
 
+@widened
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
@@ -540,3 +542,21 @@ def _weighted(
         term = image.at(positions) * weight.unsqueeze(-1)
         total = term if total is None else total + term
     return total
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+    """``interpolate`` with the mode ``nearest``.
+
+    >>> weft.nn.functional.upsample_nearest(weft.ones(1, 1, 2, 2), scale_factor=2).shape
+    (1, 1, 4, 4)
+    """
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+    """``interpolate`` with the mode ``bilinear`` and aligned corners.
+
+    >>> weft.nn.functional.upsample_bilinear(weft.ones(1, 1, 2, 2), size=3).shape
+    (1, 1, 3, 3)
+    """
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

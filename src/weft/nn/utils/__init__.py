@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -67,14 +69,42 @@ def clip_grad_norm_(
     """
     if not max_norm >= 0:
         raise ArgumentError(f"clip_grad_norm_: expected max_norm >= 0, got {max_norm}")
-    grads = _gradients(parameters)
-    total = get_total_norm(grads, norm_type, error_if_nonfinite)
-    with no_grad():
-        scale = _clip_scale(float(max_norm), total)
-        if scale is not None:
-            for g in grads:
-                g.mul_(scale.to(g.dtype) if isinstance(scale, Tensor) else scale)
+    held = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    total = get_total_norm(_gradients(held), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(held, max_norm, total)
     return total
+
+
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
+    """``clip_grad_norm_`` under its older name."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(*args, **kwargs)
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
+    """Scale all gradients as if ``total_norm`` were their norm.
+
+    >>> p = weft.ones(1, requires_grad=True)
+    >>> (p * 6).sum().backward()
+    >>> weft.nn.utils.clip_grads_with_norm_([p], 1.0, weft.tensor(2.0))
+    >>> p.grad
+    tensor([3.0000], shape=(1,), dtype=float32)
+    """
+    with no_grad():
+        scale = _clip_scale(float(max_norm), total_norm)
+        if scale is not None:
+            for g in _gradients(parameters):
+                g.mul_(scale.to(g.dtype) if isinstance(scale, Tensor) else scale)
 
 
 def _clip_scale(max_norm: float, total: Tensor) -> Any:
@@ -166,3 +196,35 @@ def untrained_parameters(model: Any, optimizer: Any = None) -> dict[str, str]:
             elif p.grad is None:
                 untrained[name] = "it has no gradient"
     return untrained
+
+
+# Loaded when first used: names, and the submodules that have them.
+_LAZY = {
+    "convert_conv2d_weight_memory_format": "fusion",
+    "convert_conv3d_weight_memory_format": "fusion",
+    "fuse_conv_bn_eval": "fusion",
+    "fuse_conv_bn_weights": "fusion",
+    "fuse_linear_bn_eval": "fusion",
+    "fuse_linear_bn_weights": "fusion",
+    "skip_init": "fusion",
+    "remove_spectral_norm": "norms",
+    "remove_weight_norm": "norms",
+    "spectral_norm": "norms",
+    "weight_norm": "norms",
+}
+_MODULES = ("clip_grad", "convert_parameters", "parametrizations", "parametrize",
+            "prune", "stateless")  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"weft.nn.utils.{name}")
+    if name in _LAZY:
+        found = getattr(importlib.import_module(f"weft.nn.utils.{_LAZY[name]}"), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'weft.nn.utils' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_MODULES})

@@ -181,3 +181,12 @@ def unpad_sequence(
     """
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row[: int(n)] for row, n in zip(x, _lengths(lengths), strict=True)]
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation that undoes another.
+
+    >>> weft.nn.utils.rnn.invert_permutation(weft.tensor([2, 0, 1])).tolist()
+    [1, 2, 0]
+    """
+    return None if permutation is None else permutation.argsort()

@@ -33,6 +33,8 @@ from weft.optim.lr_scheduler.plateau import (
     ReduceLROnPlateau,
 )
 
+_LRScheduler = LRScheduler  # the older name of the base
+
 __all__ = [
     "ChainedScheduler",
     "ConstantLR",

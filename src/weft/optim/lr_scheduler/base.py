@@ -24,6 +24,7 @@ class LRScheduler:
     """
 
     _hidden: tuple[str, ...] = ("optimizer",)  # attributes that are not state
+    _get_lr_called_within_step = True  # subclasses for PyTorch ask; calls are all fine
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = checked(optimizer, self)
@@ -54,7 +55,8 @@ class LRScheduler:
 
     def closed_form(self) -> list[float]:
         """The rates of this epoch from the first ones, where that can be said."""
-        return self.get_lr()
+        own = getattr(self, "_get_closed_form_lr", self.get_lr)  # PyTorch's name
+        return own()
 
     def get_last_lr(self) -> list[float]:
         """The rates that the last step set."""

@@ -77,15 +77,14 @@ from weft.compile.frontend.guards.kinds import (
     same,
     shown,
 )
-from weft.core.members import KINDS, Members
+from weft.core.members import CALL_HOOKS, HOOKS, KINDS, Members
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
 from weft.graph.symbol import refusal
 
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
-_BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *_HOOKS)
+_BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *HOOKS)
 _COPYING = ("__getstate__", "__reduce_ex__", "__copy__", "__deepcopy__")
 _PASSING = {"__getattribute__", "__setattr__", "__delattr__"}
 _CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
@@ -456,7 +455,7 @@ class Reads:
         users = USERS[frame.f_code.co_filename]
         if not users and not self.tells(type(obj)):
             return
-        if name in _HOOKS and issubclass(type(obj), self.module):
+        if name in CALL_HOOKS and issubclass(type(obj), self.module):
             self.seen.add((id(obj), name))
             self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
             return
@@ -466,6 +465,8 @@ class Reads:
         path = f"{known[1]}.{name}"
         self.locate(obj, name, value, path, users)
         if value is not MISSING and name != "__dict__" and not _library(value):
+            if isinstance(value, Tensor) and _computes(type(obj), name):
+                return  # what the property's function has read is noted
             self.discover(value, path, keys)
 
     def knows(self, value: Any) -> bool:
@@ -593,7 +594,7 @@ class Reads:
             return
         if not USERS[frame.f_code.co_filename] and not self.weft_state(obj):
             return
-        if isinstance(getattr(type(obj), name, None), property):
+        if _computes(type(obj), name):
             return  # its function sets other attributes, which are seen
         try:
             before = object.__getattribute__(obj, name)
@@ -608,9 +609,7 @@ class Reads:
         key = id(obj), name
         if key in self.seen and key not in self.written:
             before = fields(obj).get(name, MISSING)
-            if not same(before, value) and not isinstance(
-                getattr(type(obj), name, None), property
-            ):
+            if not same(before, value) and not _computes(type(obj), name):
                 raise refusal(
                     f"compile: {path}.{name} is read, and then set to another value. "
                     "Later calls would need the value of the call before: keep it in "
@@ -826,6 +825,11 @@ def _attribute(path: str, name: str) -> str:
 def _member_of(own: dict[str, Any], name: str) -> dict[str, Any] | None:
     """The module's dictionary of members that holds a name."""
     return next((own[k] for k in KINDS if name in own.get(k, ())), None)
+
+
+def _computes(kind: type, name: str) -> bool:
+    """Whether a class has a property of this name."""
+    return isinstance(getattr(kind, name, None), property)
 
 
 def _library(value: Any) -> bool:

@@ -236,6 +236,8 @@ def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         except GraphError:
             continue
     names = [name for name, _ in group.outer]
+    if len(group.shape) - 1 in group.kept and not group.tall:
+        kernel, names = _one_column(kernel, names)
     kernel = _apart(kernel, len(names))
     if group.tall:
         return kernel._replace(body=_rows_in_levels(kernel, kernel.body, group.tall))
@@ -245,10 +247,22 @@ def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         in_levels(kernel, COST.reductions.serial_columns) if _tall(group) else kernel
     )
     try:
-        size = _width(group, loops)
+        size = _width(dict(kernel.parallel)[names[-1]], len(names), loops)
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
     except GraphError:  # one column after the other, each added up in the same order
         return short._replace(body=_in_order(short.body))
+
+
+def _one_column(kernel: Kernel, names: list[str]) -> tuple[Kernel, list[str]]:
+    """The loops over kept axes, with those at the end as one: columns side by side."""
+    names = list(names)
+    while len(names) > 1:
+        try:
+            kernel = fuse(kernel, names[-2], names[-1], name=names[-2])
+        except GraphError:
+            break
+        names.pop()
+    return kernel, names
 
 
 def _jammed(kernel: Kernel) -> Kernel:
@@ -307,15 +321,14 @@ def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
     ]
 
 
-def _width(group: Group, loops: Loops) -> int:
-    """The columns of the last axis that one iteration takes.
+def _width(size: Any, outer: int, loops: Loops) -> int:
+    """How many of ``size`` columns one iteration takes, in so many outer loops.
 
     Memory is read fastest in order, but threads need several iterations. Short pieces
     of long rows would each be in another page.
     """
-    size = group.shape[-1]
     narrow = not isinstance(size, Size) and size < 4 * _COST.wide
-    if not narrow or len(group.outer) > 1:
+    if not narrow or outer > 1:
         return loops.wide
     return loops.block if size < _COST.long_row else 4 * loops.block
 

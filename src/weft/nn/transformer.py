@@ -15,7 +15,7 @@ from weft.nn import init
 from weft.nn.activation import activation as find_activation
 from weft.nn.containers import ModuleList
 from weft.nn.dropout import Dropout
-from weft.nn.linear import Linear
+from weft.nn.linear import Linear, NonDynamicallyQuantizableLinear
 from weft.nn.module import Module
 from weft.nn.norm import LayerNorm
 from weft.nn.parameter import Parameter
@@ -69,7 +69,7 @@ class MultiheadAttention(Module):
             self.k_proj_weight = Parameter(weft.empty(e, self.kdim, **o))
             self.v_proj_weight = Parameter(weft.empty(e, self.vdim, **o))
         self.in_proj_bias: Any = Parameter(weft.empty(3 * e, **o)) if bias else None
-        self.out_proj = Linear(e, e, bias, **o)
+        self.out_proj = NonDynamicallyQuantizableLinear(e, e, bias, **o)
         self.bias_k: Any = Parameter(weft.empty(1, 1, e, **o)) if add_bias_kv else None
         self.bias_v: Any = Parameter(weft.empty(1, 1, e, **o)) if add_bias_kv else None
         self._reset_parameters()
@@ -199,8 +199,24 @@ class MultiheadAttention(Module):
             total = padding if total is None else total + padding
         return total
 
-    def extra_repr(self) -> str:
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
+
+def attention_with(
+    embed_dim: int, num_heads: int, dropout: float, add_zero_attn: bool,
+    training: bool, joint: Any, separate: Any, in_bias: Any, extra: Any, out: Any,
+    sizes: Any,
+) -> MultiheadAttention:  # fmt: skip
+    """A module of attention that holds tensors which are given, as they are."""
+    module = MultiheadAttention.__new__(MultiheadAttention)
+    Module.__init__(module)
+    names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+    module.__dict__.update(
+        zip(names, separate, strict=True), embed_dim=embed_dim, num_heads=num_heads,
+        head_dim=embed_dim // num_heads, dropout=dropout, training=training,
+        add_zero_attn=add_zero_attn, batch_first=False, in_proj_weight=joint,
+        in_proj_bias=in_bias, bias_k=extra[0], bias_v=extra[1], kdim=sizes[0],
+        vdim=sizes[1], out_proj=lambda x: F.linear(x, *out),
+    )  # fmt: skip
+    return module
 
 
 def _additive(mask: Tensor, dtype: Any) -> Tensor:

@@ -1,0 +1,75 @@
+"""Modules over several devices. Weft runs in one process on one device.
+
+``DataParallel`` runs its module, as PyTorch's does where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import DeviceError
+from weft.nn.module import Module
+
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+
+
+class DataParallel(Module):
+    """A module, under the path ``module``.
+
+    >>> net = weft.nn.DataParallel(weft.nn.Linear(2, 3))
+    >>> net(weft.zeros(1, 2)).shape, list(net.state_dict())
+    ((1, 3), ['module.weight', 'module.bias'])
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+    ) -> None:
+        super().__init__()
+        _refuse_devices("DataParallel", device_ids)
+        self.module, self.dim = module, dim
+        self.device_ids: list[Any] = []
+        self.output_device = output_device
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
+
+
+class DistributedDataParallel(Module):
+    """Refused: Weft has no process groups."""
+
+    def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        raise DeviceError(
+            "DistributedDataParallel: Weft runs in one process; use the module itself, "
+            "or nn.DataParallel(module) to keep the path 'module.'"
+        )
+
+
+def data_parallel(
+    module: Module,
+    inputs: Any,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: Any = None,
+) -> Any:
+    """Run a module on the inputs.
+
+    >>> weft.nn.parallel.data_parallel(weft.nn.Identity(), weft.ones(1))
+    tensor([1.], shape=(1,), dtype=float32)
+    """
+    _refuse_devices("data_parallel", device_ids)
+    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    return module(*args, **(module_kwargs or {}))
+
+
+def _refuse_devices(who: str, device_ids: Any) -> None:
+    if device_ids:
+        raise DeviceError(
+            f"{who}: expected no device_ids, as there is no GPU here, got "
+            f"{list(device_ids)}; leave them out"
+        )

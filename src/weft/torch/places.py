@@ -1,0 +1,126 @@
+"""Where names of PyTorch's are in Weft, and why some are not there."""
+
+from __future__ import annotations
+
+import fnmatch
+
+# Modules that are elsewhere in Weft, by patterns; "" is ``weft`` itself. A module of
+# Weft's with the same path comes first.
+MOVED = {
+    "functional": "",
+    "random": "",
+    "_tensor": "",
+    "_tensor_str": "printing",
+    "_utils": "utils",
+    "torch_version": "torch.version",
+    "autograd.function": "autograd",
+    "autograd.variable": "autograd",
+    "autograd.grad_mode": "autograd",
+    "autograd.gradcheck": "autograd",
+    "autograd.anomaly_mode": "autograd",
+    "autograd.profiler": "profiler",
+    "autograd.profiler_util": "profiler",
+    "amp.autocast_mode": "amp",
+    "amp.grad_scaler": "amp",
+    "cuda.amp.*": "cuda.amp",
+    "cuda.random": "cuda",
+    "cuda.memory": "cuda",
+    "cuda.streams": "cuda",
+    "nn.modules": "nn",
+    "nn.modules.*": "nn",
+    "nn.utils.clip_grad": "nn.utils",
+    "nn.utils.convert_parameters": "nn.utils",
+    "nn.utils.weight_norm": "nn.utils",
+    "nn.utils.spectral_norm": "nn.utils",
+    "nn.utils.fusion": "nn.utils",
+    "nn.utils.init": "nn.utils",
+    "nn.parallel.*": "nn.parallel",
+    "optim.*": "optim",
+    "distributions.*": "distributions",
+    "futures.*": "futures",
+    "jit.*": "jit",
+    "multiprocessing.*": "multiprocessing",
+    "profiler.profiler": "profiler",
+    "utils.data.*": "utils.data",
+    "utils.tensorboard.*": "utils.tensorboard",
+}
+VISION_MOVED = {
+    "datasets.*": "datasets",
+    "models.*": "models",
+    "transforms.*": "transforms",
+    "ops.*": "ops",
+}
+
+# Names that Weft deliberately has not, by patterns, and what to do instead.
+_REASONS = {
+    "torch._C*": "it is PyTorch's C++ core; use the public name",
+    "torch.ops*": "it is PyTorch's table of C++ kernels; call the function itself, or "
+    "write an operator with torch.library.custom_op",
+    "torch.utils.cpp_extension*": "Weft runs no C++ or CUDA extensions; write the "
+    "operator in Python with torch.library.custom_op or torch.autograd.Function, and "
+    "compile it with torch.compile",
+    "torch.utils.cpp_backtrace*": "there is no C++ core",
+    "torch.utils.dlpack*": "use torch.from_dlpack(x) and x.__dlpack__()",
+    "torch.utils.mobile_optimizer*": "there is no mobile runtime; torch.save a "
+    "compiled function instead",
+    "torch.distributed.*": "Weft runs in one process; torch.distributed.is_available() "
+    "is False, so guard the call with it",
+    "torch.nn.parallel.DistributedDataParallel": "Weft runs in one process; train "
+    "the module itself, all cores are used",
+    "torch.nn.DataParallel": "there are no GPUs to share a batch among; call the "
+    "module itself, all cores are used",
+    "torch.onnx*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
+    "keeps a program",
+    "torch.ao*": "Weft has no quantized tensors; use bfloat16, or int8 products with "
+    "torch.mm(a, b, out_dtype=torch.int32)",
+    "torch.quantization*": "Weft has no quantized tensors; use bfloat16",
+    "torch.nn.quantized*": "Weft has no quantized tensors; use bfloat16",
+    "torch.nn.qat*": "Weft has no quantized tensors; use bfloat16",
+    "torch.nn.intrinsic*": "Weft has no quantized tensors; torch.compile fuses layers",
+    "torch.quantize*": "Weft has no quantized tensors; use bfloat16",
+    "torch.q*int*": "Weft has no quantized tensors; use bfloat16",
+    "torch.*[qQ]uantize*": "Weft has no quantized tensors; use bfloat16",
+    "torch._dynamo*": "it is the inside of PyTorch's compiler; use torch.compile and "
+    "torch.compiler",
+    "torch._inductor*": "it is the inside of PyTorch's compiler; use torch.compile",
+    "torch._functorch*": "use torch.func",
+    "torch.package*": "use torch.save and torch.load",
+    "torch.masked*": "use where and the masked_* functions",
+    "torch.nested*": "pad the sequences and pass a mask, or use torch.nn.utils.rnn",
+    "torch.cuda.*": "there is no GPU; torch.cuda.is_available() is False, so guard the "
+    "call with it",
+    "torch.xpu.*": "there is no XPU; torch.xpu.is_available() is False",
+    "torch.mps.*": "there is no MPS device; torch.backends.mps.is_available() is False",
+    "torch.mtia.*": "there is no MTIA device; torch.mtia.is_available() is False",
+    "torch.*Storage": "a tensor's memory is an array: use x.numpy()",
+    "torch.classes*": "TorchScript classes are C++; use a Python class",
+    "torch.testing._internal*": "it is for PyTorch's own tests; use "
+    "torch.testing.assert_close",
+    "torch._*": "it is private to PyTorch",
+    "torchvision._C*": "it is torchvision's C++ core",
+    "torchvision.io*": "read pictures with torchvision.datasets.folder or PIL",
+}
+
+
+def moved(path: str, table: dict[str, str] = MOVED) -> str | None:
+    """Weft's path for a module that PyTorch has elsewhere; None if there is none.
+
+    >>> weft.torch.places.moved("nn.modules.conv")
+    'nn'
+    """
+    for pattern, place in table.items():
+        if fnmatch.fnmatchcase(path, pattern):
+            return place
+    return None
+
+
+def why_absent(name: str) -> str:
+    """Why a name is deliberately not there, and what to use; "" if it is not yet.
+
+    >>> weft.torch.places.why_absent("torch.package.PackageImporter")
+    'use torch.save and torch.load'
+    """
+    for pattern, reason in _REASONS.items():
+        if fnmatch.fnmatchcase(name, pattern):
+            return reason
+    return ""
