@@ -249,7 +249,9 @@ class Memory:
         count, memory = math.prod(shape), storage.memory_of(self)
         flat = memory.view(self.dtype.np)[offset_of(self) :]
         if flat.size >= count:
-            return _exchange(self, flat[:count].reshape(shape), self.storage_record)
+            _exchange(self, flat[:count].reshape(shape), self.storage_record)
+            self._resized = self._data, flat
+            return self
         grown = np.empty(count, self.dtype.np)
         grown[: flat.size] = flat
         return _exchange(self, grown.reshape(shape), None)

@@ -25,8 +25,8 @@ def two_in_double(fn: Callable[[Array, Array], Array]) -> Callable[..., Any]:
     """A function of two arrays, evaluated in float64; their dtype comes back."""
 
     def evaluate(x: Any, y: Any) -> Any:
+        dtype = x.dtype if isinstance(x, np.ndarray) else y.dtype
         x, y = np.asarray(x), np.asarray(y)
-        dtype = x.dtype if x.dtype.kind in "fV" else y.dtype
         wide = np.broadcast_arrays(x.astype(np.float64), y.astype(np.float64))
         with np.errstate(all="ignore"):
             return np.asarray(fn(*wide)).astype(dtype)
