@@ -60,7 +60,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
     """Note that tensors were changed in a way that the tape did not see."""
     for one in [tensor] if isinstance(tensor, Tensor) else tensor:
-        one.storage.touch("increment_version")
+        one.storage_record.touch("increment_version")
 
 
 class _Watching(Evaluator):
