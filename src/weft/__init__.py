@@ -63,6 +63,11 @@ from weft.dtype import (
     bfloat16,
     complex64,
     complex128,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -81,6 +86,7 @@ from weft.dtype import (
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
 from weft.interchange import from_dlpack
+from weft.ops.memory_format import MemoryFormat as memory_format
 from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,

@@ -109,6 +109,19 @@ ALL: tuple[DType, ...] = (
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
 
+
+class Named(DType):
+    """A type that programs name and compare with, but that no tensor here has."""
+
+    __slots__ = ()
+
+
+float8_e4m3fn = Named("float8_e4m3fn", ml_dtypes.float8_e4m3fn, FLOAT)
+float8_e4m3fnuz = Named("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz, FLOAT)
+float8_e5m2 = Named("float8_e5m2", ml_dtypes.float8_e5m2, FLOAT)
+float8_e5m2fnuz = Named("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz, FLOAT)
+float8_e8m0fnu = Named("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, FLOAT)
+
 _BY_NP: dict[Any, DType] = {d.np: d for d in ALL}
 _BY_NAME: dict[str, DType] = {d.name: d for d in ALL} | {
     "float": float32, "double": float64, "half": float16, "int": int32,
@@ -129,6 +142,11 @@ def as_dtype(spec: Any) -> DType:
     """
     if type(spec) is DType:
         return spec
+    if isinstance(spec, Named):
+        raise DTypeError(
+            f"{spec.name}: there are no tensors of this type here yet; use "
+            "weft.bfloat16 or weft.float16"
+        )
     if spec is float:
         return default_dtype()
     if spec is complex:

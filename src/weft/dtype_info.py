@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.dtype import INT, as_dtype, default_dtype
+from weft.dtype import INT, Named, as_dtype, default_dtype
 from weft.errors import DTypeError
 
 
@@ -19,7 +19,8 @@ class finfo:
     """
 
     def __init__(self, type: Any = None) -> None:
-        dtype = default_dtype() if type is None else as_dtype(type)
+        named = isinstance(type, Named)
+        dtype = type if named else default_dtype() if type is None else as_dtype(type)
         if not dtype.is_inexact:
             raise DTypeError(
                 f"finfo: expected a floating-point dtype, got {dtype.name}"

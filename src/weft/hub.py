@@ -9,6 +9,7 @@ import builtins
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 import urllib.parse
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from weft.errors import ArgumentError
 
 _folder: str | None = None
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # of a file's contents, in its name
+urlparse = urllib.parse.urlparse
 
 
 def get_dir() -> str:

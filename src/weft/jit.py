@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import typing
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Dict, Final, List, NamedTuple, Optional, Tuple, Union  # noqa: F401, UP035
 
 import weft
 from weft.compile import CompiledFunction, compile
@@ -175,6 +175,9 @@ def unused(fn: Any) -> Any:
 
 
 export = script_method = script_if_tracing = interface = unused
+
+
+_overload = _overload_method = _script_if_tracing = _itself  # forms for a compiler
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:

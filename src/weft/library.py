@@ -26,6 +26,11 @@ from weft.errors import ArgumentError, AutogradError
 _OPERATORS: dict[str, CustomOpDef] = {}
 
 
+def declared(name: str) -> CustomOpDef | None:
+    """The operator of a name such as ``mine::twice``; None if there is none."""
+    return _OPERATORS.get(name)
+
+
 class CustomOpDef:
     """An operator: a function, its gradient and its types."""
 

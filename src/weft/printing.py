@@ -20,7 +20,7 @@ class Options(Record):
     sci_mode: bool | None = None
 
 
-OPTIONS = Options()
+OPTIONS = PRINT_OPTS = Options()  # the second name is PyTorch's
 
 
 _PROFILES: dict[str, dict[str, Any]] = {
@@ -158,6 +158,12 @@ def _wrapped(parts: list[str], width: int, indent: int) -> str:
 
 
 _UNSAID = ("int64", "bool")  # the dtypes of Python's numbers, with the default dtype
+
+
+def _tensor_str(x: Any, indent: int = 0) -> str:
+    """The numbers of a tensor as text, under PyTorch's name."""
+    text = format_tensor(x.detach())
+    return text.removeprefix("tensor(").removesuffix(")")
 
 
 def format_tensor(x: Any) -> str:

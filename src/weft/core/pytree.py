@@ -58,6 +58,21 @@ register_pytree_node(
 )
 
 
+def children_of(tree: Any) -> list[Any] | None:
+    """What a container has directly inside; None for a leaf.
+
+    >>> weft.core.pytree.children_of({"a": [1], "b": 2})
+    [[1], 2]
+    """
+    if tree is None:
+        return []
+    if type(tree) in _CUSTOM:
+        return list(_CUSTOM[type(tree)][0](tree)[0])
+    if isinstance(tree, dict):
+        return list(tree.values())
+    return list(tree) if isinstance(tree, (list, tuple)) else None
+
+
 def tree_flatten(tree: Any) -> tuple[list[Any], Structure]:
     """The leaves of a tree, and its structure.
 

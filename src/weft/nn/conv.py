@@ -22,9 +22,9 @@ def _tuple(value: Any, n: int) -> Any:
         return value
     if isinstance(value, int):
         return (value,) * n
-    if len(value) != n:
+    if len(value) not in (1, n):
         raise ArgumentError(f"expected one size or {n}, got {value!r}")
-    return tuple(value)
+    return tuple(value) * (n // len(value))
 
 
 class _Conv(Module):

@@ -131,7 +131,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     tensor([1., 0., 0., 0.])
     """
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
-        return _view_dtype(input, shape[0])
+        return _view_dtype(input, dtypes.as_dtype(shape[0]))
     wanted = _infer("view", input.shape, flat_sizes("view", shape))
     out = bind(reshape_op, (input,), {"shape": wanted})
     if input._interpreter is None and out._base is None and _is_copy(input, out):

@@ -28,6 +28,7 @@ from weft.serialization.text import ALLOWANCE, Budget, JsonText
 
 HEADER_LIMIT = 100_000_000  # the safetensors format's own limit
 MAX_DIMS = 64  # NumPy's
+CHUNK = 1 << 26  # bytes that are read at a time
 ENTRY_COST = 1000  # bytes of objects for one tensor
 _CODES: dict[str, DType] = {
     "BOOL": dtypes.bool_, "U8": dtypes.uint8, "I8": dtypes.int8, "I16": dtypes.int16,
@@ -277,25 +278,11 @@ class FileReader:
         found = {}
         for name, entry in self.entries.items():
             array = np.empty(entry.shape, entry.dtype.np)
-            self._fill(array.reshape(-1).view(np.uint8), name)
+            raw = array.reshape(-1).view(np.uint8)
+            if not read_into(self.file, raw.data):
+                raise self.bad(f"ends inside tensor {name!r}")
             found[name] = self._tensor(name, array)
         return found
-
-    def _fill(self, raw: np.ndarray, name: str) -> None:
-        """Read a tensor's bytes straight into its memory."""
-        view, filled = raw.data, 0
-        readinto = getattr(self.file, "readinto", None)
-        while filled < len(view):
-            rest = view[filled : filled + (1 << 26)]
-            if readinto is not None:
-                count = readinto(rest) or 0
-            else:
-                data = self.file.read(len(rest))
-                count = len(data)
-                rest[:count] = data
-            if count == 0:
-                raise self.bad(f"ends inside tensor {name!r}")
-            filled += count
 
     def _map_tensors(self) -> dict[str, Tensor]:
         """Each tensor over the file's own pages, copied when written to."""
@@ -318,6 +305,24 @@ def binary(data: Any) -> Any:
     if isinstance(data, str):
         raise DTypeError("load: expected a file opened in binary, got one of text")
     return data
+
+
+def read_into(file: Any, view: memoryview) -> bool:
+    """Fill memory with bytes from where a file stands; whether there were enough."""
+    readinto = getattr(file, "readinto", None)
+    filled = 0
+    while filled < len(view):
+        rest = view[filled : filled + CHUNK]
+        if readinto is not None:
+            count = readinto(rest) or 0
+        else:
+            data = file.read(len(rest))
+            count = len(data)
+            rest[:count] = data
+        if count == 0:
+            return False
+        filled += count
+    return True
 
 
 def _as_array(raw: np.ndarray, entry: Entry) -> np.ndarray:

@@ -26,7 +26,8 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.device import Device, find_device
-from weft.core.members import KINDS
+from weft.core.members import HOOKS, KINDS, Members
+from weft.core.size import Shape
 from weft.core.tensor import Tensor
 from weft.dtype import DType
 from weft.errors import (
@@ -199,10 +200,10 @@ def _range(m: Machine, *ends: Any) -> range:
     return range(*ends)
 
 
-def _size(m: Machine, sizes: Any) -> tuple[int, ...]:
+def _size(m: Machine, sizes: Any) -> Shape:
     if type(sizes) not in (tuple, list) or not all(type(n) is int for n in sizes):
         raise m.bad("expected torch.Size of whole numbers")
-    return tuple(sizes)
+    return Shape(sizes)
 
 
 def _device(m: Machine, kind: Any, index: Any = None) -> Device:
@@ -232,39 +233,23 @@ def _tensor(
 
 
 def _tensor_v2(
-    m: Machine,
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    hooks: Any,
-    metadata: Any = None,
+    m: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any
 ) -> Tensor:
-    return _finished(
-        m, _tensor(m, storage, offset, size, stride), requires_grad, hooks, metadata
-    )
+    return _finished(m, _tensor(m, storage, offset, size, stride), *rest)
 
 
 def _tensor_v3(
-    m: Machine,
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    hooks: Any,
-    dtype: Any,
-    metadata: Any = None,
+    m: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any
 ) -> Tensor:
+    grad, hooks, dtype, *metadata = rest
     if type(dtype) is not DType:
         raise m.bad("expected a tensor's dtype")
     made = _tensor(m, storage, offset, size, stride, dtype)
-    return _finished(m, made, requires_grad, hooks, metadata)
+    return _finished(m, made, grad, hooks, *metadata)
 
 
 def _finished(
-    m: Machine, made: Tensor, requires_grad: Any, hooks: Any, metadata: Any
+    m: Machine, made: Tensor, requires_grad: Any, hooks: Any, metadata: Any = None
 ) -> Tensor:
     if hooks:
         raise m.bad("a tensor has hooks, which are code")
@@ -682,8 +667,13 @@ def _named_tuple(m: Machine, kind: Any, values: tuple[Any, ...]) -> Any:
 
 
 def _empty_module(kind: type) -> Module:
+    """A module without parameters; its class's own code, __init__, does not run."""
     made: Any = object.__new__(kind)
-    Module.__init__(made)
+    fields = made.__dict__
+    fields["training"] = True
+    fields |= {name: Members(made) for name in KINDS}
+    fields["_non_persistent_buffers_set"] = set()
+    fields |= {name: OrderedDict() for name in HOOKS}
     return made
 
 
@@ -695,7 +685,7 @@ def _fill_module(m: Machine, made: Any, state: dict[str, Any]) -> None:
             _check_members(m, key, value)
             for name, item in value.items():
                 fields[key][name] = item
-        elif key.endswith("_hooks") or key.startswith("_backward_pre_hooks"):
+        elif key in HOOKS or key.endswith("_hooks"):
             if value:
                 raise m.bad(f"a {type(made).__name__} has hooks, which are code")
         elif key == "_non_persistent_buffers_set":

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.device import Device
-from weft.core.members import KINDS
+from weft.core.members import HOOKS, KINDS
+from weft.core.size import Shape
 from weft.core.tensor import Tensor
 from weft.dtype import DType, of_array
 from weft.errors import ArgumentError, DTypeError
@@ -252,6 +253,8 @@ class Pickler:
         elif isinstance(obj, Device):
             args = (obj.type,) if obj.index is None else (obj.type, obj.index)
             self.put_made(obj, Call(Name("torch", "device"), args))
+        elif isinstance(obj, Shape):
+            self.put_made(obj, Call(Name("torch", "Size"), (tuple(obj),)))
         elif isinstance(obj, Module):
             self.put_module(obj)
         elif isinstance(obj, (type, FunctionType, BuiltinFunctionType)):
@@ -309,7 +312,7 @@ class Pickler:
 
     def put_module(self, obj: Any) -> None:
         """A module: an empty one of its class, and its attributes."""
-        for kind in obj._hook_kinds:
+        for kind in HOOKS:
             if obj.__dict__.get(kind):
                 raise DTypeError(
                     f"save: this {type(obj).__name__} has hooks, which are code and "

@@ -138,7 +138,8 @@ class Placement:
     def device(self, location: str, storage: SavedStorage | None) -> Device:
         """The device for what was saved at a location."""
         found = self.mapped(location)
-        if storage is not None and callable(self.given):
+        asked = callable(self.given) and not isinstance(self.given, Device)
+        if storage is not None and asked:
             moved = self.given(storage, location)
             if isinstance(moved, SavedStorage):
                 return moved.device

@@ -26,6 +26,7 @@ from weft.errors import ArgumentError, DTypeError, FileFormatError
 from weft.runtime.cpu.buffers import empty
 from weft.serialization import options
 from weft.serialization.archive import ALIGNMENT, Archive, Record, Writer
+from weft.serialization.container import CHUNK, read_into
 from weft.serialization.machine import Machine, Scan, Source
 from weft.serialization.names import TABLE, Names, get_safe_globals
 from weft.serialization.names import _path_of as path_of
@@ -34,7 +35,6 @@ from weft.serialization.storages import Placement, SavedStorage, StorageKind
 
 MAGIC = 0x1950A86A20F9469CFC6C
 VERSION = 1001
-_CHUNK = 1 << 26
 
 
 def is_archive(head: bytes) -> bool:
@@ -188,28 +188,14 @@ class TorchFile:
         raw = empty((nbytes,), np.uint8)
         crc, at = 0, 0
         while at < nbytes:
-            part = raw[at : at + _CHUNK]
-            self._read_into(part.data, name)
+            part = raw[at : at + CHUNK]
+            if not read_into(self.file, part.data):
+                raise self.bad(f"ends inside the storage {name!r}")
             crc = zlib.crc32(part.data, crc) if archive is not None else 0
             at += len(part)
         if archive is not None:
             archive.check(name, record, crc)
         return raw
-
-    def _read_into(self, view: memoryview, name: str) -> None:
-        readinto = getattr(self.file, "readinto", None)
-        filled = 0
-        while filled < len(view):
-            rest = view[filled:]
-            if readinto is not None:
-                count = readinto(rest) or 0
-            else:
-                data = self.file.read(len(rest))
-                count = len(data)
-                rest[:count] = data
-            if not count:
-                raise self.bad(f"ends inside the storage {name!r}")
-            filled += count
 
     def _swapped(self, raw: np.ndarray, kind: DType | None) -> np.ndarray:
         if kind is None:

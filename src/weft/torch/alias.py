@@ -19,6 +19,7 @@ from typing import Any
 import weft
 from weft.dtype import DType
 from weft.errors import INTERNAL
+from weft.torch.core import Core, Operators
 from weft.torch.places import MOVED, VISION_MOVED, moved, why_absent
 from weft.torch.version import VERSION, VISION_VERSION
 
@@ -37,8 +38,8 @@ def _own_names(name: str) -> dict[str, Any]:
     if name == "torch":
         from weft.compiler import compile
 
-        own |= {"compile": compile, "_C": _CORE}
-        own |= {"float": weft.float32, "int": weft.int32}
+        own |= {"compile": compile, "_C": Core(_missing_name), "ops": Operators()}
+        own |= {"float": weft.float32, "int": weft.int32, "dtype": DType}
     return own
 
 
@@ -62,6 +63,8 @@ class Alias(ModuleType):
         full = f"{self.__name__}.{name}"
         if name == "__all__":
             return _star(target)
+        if full == "torch.torch":  # which PyTorch has, too
+            return self
         try:
             value = getattr(target, name)
         except AttributeError:
@@ -89,16 +92,6 @@ class Alias(ModuleType):
 
     def __reduce__(self) -> Any:
         return importlib.import_module, (self.__name__,)
-
-
-class _Core:
-    """``torch._C``: programs ask it only which parts PyTorch was built with."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise _missing_name("torch._C", name)
-
-
-_CORE = _Core()
 
 
 def _star(target: ModuleType) -> list[str]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 
-# Modules that are elsewhere in Weft, by patterns; "" is ``weft`` itself. A module of
-# Weft's with the same path comes first.
+# Modules that are elsewhere in Weft; "" is ``weft`` itself. A module of Weft's with the
+# same path comes first.
 MOVED = {
     "functional": "",
     "random": "",
+    "_dynamo": "torch.dynamo",
+    "_subclasses.fake_tensor": "torch.fake_tensor",
+    "_subclasses": "torch",
+    "fx.experimental": "torch",
+    "fx.experimental.proxy_tensor": "torch.fake_tensor",
     "_tensor": "",
     "_tensor_str": "printing",
     "_utils": "utils",
@@ -22,45 +27,63 @@ MOVED = {
     "autograd.profiler_util": "profiler",
     "amp.autocast_mode": "amp",
     "amp.grad_scaler": "amp",
-    "cuda.amp.*": "cuda.amp",
     "cuda.random": "cuda",
     "cuda.memory": "cuda",
     "cuda.streams": "cuda",
     "nn.modules": "nn",
-    "nn.modules.*": "nn",
     "nn.utils.clip_grad": "nn.utils",
     "nn.utils.convert_parameters": "nn.utils",
     "nn.utils.weight_norm": "nn.utils",
     "nn.utils.spectral_norm": "nn.utils",
     "nn.utils.fusion": "nn.utils",
     "nn.utils.init": "nn.utils",
-    "nn.parallel.*": "nn.parallel",
-    "optim.*": "optim",
-    "distributions.*": "distributions",
-    "futures.*": "futures",
-    "jit.*": "jit",
-    "multiprocessing.*": "multiprocessing",
     "profiler.profiler": "profiler",
-    "utils.data.*": "utils.data",
-    "utils.tensorboard.*": "utils.tensorboard",
 }
-VISION_MOVED = {
-    "datasets.*": "datasets",
-    "models.*": "models",
-    "transforms.*": "transforms",
-    "ops.*": "ops",
+VISION_MOVED: dict[str, str] = {}
+
+# Packages that are one module in Weft, and their modules in PyTorch.
+_TOGETHER = {
+    "optim": "_adafactor _functional _muon adadelta adagrad adam adamax adamw asgd "
+    "lbfgs nadam optimizer radam rmsprop rprop sgd sparse_adam",
+    "distributions": "bernoulli beta binomial categorical cauchy chi2 "
+    "continuous_bernoulli dirichlet distribution exp_family exponential fishersnedecor "
+    "gamma generalized_pareto geometric gumbel half_cauchy half_normal independent "
+    "inverse_gamma kl kumaraswamy laplace lkj_cholesky log_normal logistic_normal "
+    "lowrank_multivariate_normal mixture_same_family multinomial multivariate_normal "
+    "negative_binomial normal one_hot_categorical pareto poisson relaxed_bernoulli "
+    "relaxed_categorical studentT transformed_distribution uniform utils von_mises "
+    "weibull wishart",
+    "jit": "_script _serialization _trace annotations frontend",
+    "multiprocessing": "pool queue reductions spawn",
+    "utils.data": "_utils dataloader dataset distributed sampler",
+    "nn.parallel": "comm data_parallel distributed parallel_apply replicate "
+    "scatter_gather",
+    "cuda.amp": "autocast_mode common grad_scaler",
+    "utils.tensorboard": "summary writer",
+    "fx": "_symbolic_trace graph graph_module interpreter node proxy subgraph_rewriter",
+    "testing": "_comparison _creation",
+    "masked": "maskedtensor",
 }
+_VISION_TOGETHER = {
+    "datasets": "cifar fakedata folder mnist utils vision",
+    "models": "_api _utils alexnet densenet googlenet inception mobilenet mobilenetv2 "
+    "mobilenetv3 resnet squeezenet vgg vision_transformer",
+    "transforms": "autoaugment transforms v2",
+    "ops": "boxes misc roi_align roi_pool stochastic_depth focal_loss",
+}
+_DYNAMO = "_trace_wrapped_higher_order_op config decorators eval_frame exc external_utils"
+MOVED |= {f"_dynamo.{name}": "torch.dynamo" for name in _DYNAMO.split()}
+for _table, _packages in ((MOVED, _TOGETHER), (VISION_MOVED, _VISION_TOGETHER)):
+    for _package, _names in _packages.items():
+        _table.update({f"{_package}.{name}": _package for name in _names.split()})
 
 # Names that Weft deliberately has not, by patterns, and what to do instead.
 _REASONS = {
     "torch._C*": "it is PyTorch's C++ core; use the public name",
-    "torch.ops*": "it is PyTorch's table of C++ kernels; call the function itself, or "
-    "write an operator with torch.library.custom_op",
     "torch.utils.cpp_extension*": "Weft runs no C++ or CUDA extensions; write the "
     "operator in Python with torch.library.custom_op or torch.autograd.Function, and "
     "compile it with torch.compile",
     "torch.utils.cpp_backtrace*": "there is no C++ core",
-    "torch.utils.dlpack*": "use torch.from_dlpack(x) and x.__dlpack__()",
     "torch.utils.mobile_optimizer*": "there is no mobile runtime; torch.save a "
     "compiled function instead",
     "torch.distributed.*": "Weft runs in one process; torch.distributed.is_available() "
@@ -80,8 +103,6 @@ _REASONS = {
     "torch.quantize*": "Weft has no quantized tensors; use bfloat16",
     "torch.q*int*": "Weft has no quantized tensors; use bfloat16",
     "torch.*[qQ]uantize*": "Weft has no quantized tensors; use bfloat16",
-    "torch._dynamo*": "it is the inside of PyTorch's compiler; use torch.compile and "
-    "torch.compiler",
     "torch._inductor*": "it is the inside of PyTorch's compiler; use torch.compile",
     "torch._functorch*": "use torch.func",
     "torch.package*": "use torch.save and torch.load",
@@ -98,20 +119,16 @@ _REASONS = {
     "torch.testing.assert_close",
     "torch._*": "it is private to PyTorch",
     "torchvision._C*": "it is torchvision's C++ core",
-    "torchvision.io*": "read pictures with torchvision.datasets.folder or PIL",
 }
 
 
 def moved(path: str, table: dict[str, str] = MOVED) -> str | None:
     """Weft's path for a module that PyTorch has elsewhere; None if there is none.
 
-    >>> weft.torch.places.moved("nn.modules.conv")
-    'nn'
+    >>> weft.torch.places.moved("optim.adamw")
+    'optim'
     """
-    for pattern, place in table.items():
-        if fnmatch.fnmatchcase(path, pattern):
-            return place
-    return None
+    return table.get(path)
 
 
 def why_absent(name: str) -> str:

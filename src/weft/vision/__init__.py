@@ -7,7 +7,7 @@ data sets and weights are read from files in torchvision's layout.
 import importlib as _importlib
 from typing import Any as _Any
 
-_LAZY = ("datasets", "models", "ops", "transforms", "utils", "version")
+_LAZY = ("datasets", "io", "models", "ops", "transforms", "utils", "version")
 
 
 def __getattr__(name: str) -> _Any:

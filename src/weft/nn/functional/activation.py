@@ -20,6 +20,11 @@ def _result(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
     return input.copy_(out) if inplace else out
 
 
+def _kept(input: Tensor, inplace: bool) -> Tensor:
+    """The input for a gradient that needs it, also after it was overwritten."""
+    return input.clone() if inplace else input
+
+
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)``.
 
@@ -154,7 +159,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.silu(weft.tensor([0.0, 1.0]))
     tensor([0.0000, 0.7311])
     """
-    out = fused("silu", lambda x: x * weft.sigmoid(x), input)
+    out = fused("silu", lambda x: x * weft.sigmoid(x), _kept(input, inplace))
     return _result(input, out, inplace)
 
 
@@ -164,7 +169,8 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.mish(weft.tensor([0.0, 1.0]))
     tensor([0.0000, 0.8651])
     """
-    return _result(input, input * weft.tanh(softplus(input)), inplace)
+    x = _kept(input, inplace)
+    return _result(input, x * weft.tanh(softplus(x)), inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -268,7 +274,8 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.hardswish(weft.tensor([0.0, 3.0]))
     tensor([0., 3.])
     """
-    out = _cut(input, input * (input / 6 + 0.5), -3.0, 3.0, 0.0, input)
+    x = _kept(input, inplace)
+    out = _cut(x, x * (x / 6 + 0.5), -3.0, 3.0, 0.0, x)
     return _result(input, out, inplace)
 
 

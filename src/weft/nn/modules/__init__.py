@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 import weft.nn as _nn
@@ -124,6 +125,7 @@ def _alias(name: str, private: dict[str, str], public: list[str]) -> types.Modul
     made.F, made.Module, made.Parameter = _nn.functional, _nn.Module, _nn.Parameter
     made.Tensor = _nn.module.Tensor
     made.__all__ = public
+    made.__spec__ = ModuleSpec(made.__name__, None)
     sys.modules[made.__name__] = made
     return made
 

@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import GenericAlias
 from typing import Any
 
 from weft.core.tensor import Tensor
@@ -24,6 +25,8 @@ class Dataset:
     >>> list(weft.utils.data.DataLoader(Squares(), batch_size=4))
     [tensor([0, 1, 4, 9])]
     """
+
+    __class_getitem__ = classmethod(GenericAlias)  # ``Dataset[int]`` is a type
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")

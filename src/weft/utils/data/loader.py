@@ -11,6 +11,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import BaseContext
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,8 @@ class DataLoader:
     [2, 3]
     [4]
     """
+
+    __class_getitem__ = classmethod(GenericAlias)  # ``DataLoader[int]`` is a type
 
     def __init__(
         self,

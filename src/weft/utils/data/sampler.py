@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class Sampler:
     >>> list(loader)
     [['c', 'b', 'a']]
     """
+
+    __class_getitem__ = classmethod(GenericAlias)  # ``Sampler[int]`` is a type
 
     generator: Generator | None = None
 
