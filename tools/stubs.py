@@ -32,7 +32,7 @@ def homes() -> dict[int, tuple[str, str]]:
     """The module and the name that each declared function is defined under, by id."""
     found: dict[int, tuple[str, str]] = {}
     for name, module in sorted(sys.modules.items()):
-        if name.startswith(("weft.ops.", "weft.linalg.")):
+        if name.startswith(("weft.ops.", "weft.linalg.", "weft.spectrogram")):
             for bound in _bound(module):
                 found.setdefault(id(getattr(module, bound)), (name, bound))
     return found

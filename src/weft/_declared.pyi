@@ -12,9 +12,11 @@ from weft.linalg.householder import ormqr as ormqr
 from weft.linalg.low_rank import lobpcg as lobpcg
 from weft.linalg.low_rank import pca_lowrank as pca_lowrank
 from weft.linalg.low_rank import svd_lowrank as svd_lowrank
-from weft.linalg.lu import lu_of
-from weft.linalg.lu import lu_solved
-from weft.linalg.lu import lu_unpack as lu_unpack
+from weft.linalg.lu_factors import lu_of
+from weft.linalg.lu_factors import lu_solved
+from weft.linalg.lu_factors import lu_unpack as lu_unpack
+from weft.linalg.norms import nuclear_norm as nuclear_norm
+from weft.linalg.powers import chain_matmul as chain_matmul
 from weft.linalg.powers import cross_along
 from weft.linalg.powers import matrix_exp as matrix_exp
 from weft.linalg.powers import matrix_power as matrix_power
@@ -83,7 +85,6 @@ from weft.ops.complex_numbers import view_as_real as view_as_real
 from weft.ops.compositions import addbmm as addbmm
 from weft.ops.compositions import as_strided_scatter as as_strided_scatter
 from weft.ops.compositions import binomial as binomial
-from weft.ops.compositions import chain_matmul as chain_matmul
 from weft.ops.compositions import conj_physical as conj_physical
 from weft.ops.compositions import constant_pad_nd as constant_pad_nd
 from weft.ops.compositions import fill as fill
@@ -96,7 +97,6 @@ from weft.ops.compositions import mvlgamma as mvlgamma
 from weft.ops.compositions import narrow_copy as narrow_copy
 from weft.ops.compositions import nonzero_static as nonzero_static
 from weft.ops.compositions import norm_except_dim as norm_except_dim
-from weft.ops.compositions import nuclear_norm as nuclear_norm
 from weft.ops.compositions import poisson as poisson
 from weft.ops.compositions import renorm as renorm
 from weft.ops.compositions import segment_reduce as segment_reduce
@@ -313,8 +313,6 @@ from weft.ops.sorting import sort as sort
 from weft.ops.sorting import topk as topk
 from weft.ops.sorting import unique as unique
 from weft.ops.sorting import unique_consecutive as unique_consecutive
-from weft.ops.spectrogram import istft as istft
-from weft.ops.spectrogram import stft as stft
 from weft.ops.statistics import cdist as cdist
 from weft.ops.statistics import corrcoef as corrcoef
 from weft.ops.statistics import cov as cov
@@ -365,6 +363,8 @@ from weft.ops.windows import blackman_window as blackman_window
 from weft.ops.windows import hamming_window as hamming_window
 from weft.ops.windows import hann_window as hann_window
 from weft.ops.windows import kaiser_window as kaiser_window
+from weft.spectrogram import istft as istft
+from weft.spectrogram import stft as stft
 
 _sample_dirichlet = sample_dirichlet
 _standard_gamma = standard_gamma

@@ -72,7 +72,8 @@ def _compared(
     pair = actual, expected
     if all(isinstance(v, Mapping) for v in pair):
         if set(actual) != set(expected):
-            return f"The keys of the mappings do not match: {list(actual)} != {list(expected)}"
+            keys = f"{list(actual)} != {list(expected)}"
+            return f"The keys of the mappings do not match: {keys}"
         items: Any = [(k, actual[k], expected[k]) for k in expected]
     elif all(isinstance(v, Sequence) and not isinstance(v, str) for v in pair):
         if len(actual) != len(expected):
@@ -117,7 +118,10 @@ def _leaf(a: Any, b: Any, limits: Any, nan: bool, checks: Any, where: str) -> st
     for name in ("device", "dtype"):
         mine, theirs = getattr(a, name), getattr(b, name)
         if checks[name] and not numbers and mine is not theirs:
-            return f"The values for attribute '{name}' do not match: {mine} != {theirs}.{end}"
+            return (
+                f"The values for attribute '{name}' do not match: "
+                f"{mine} != {theirs}.{end}"
+            )
     if checks["stride"] and a.stride() != b.stride():
         return (
             "The values for attribute 'stride()' do not match: "
@@ -143,6 +147,8 @@ def _values(a: Tensor, b: Tensor, limits: Any, nan: bool, number: bool) -> str:
     kind = dtypes.promote_types(a.dtype, b.dtype)
     wide = {True: np.complex128, False: np.float64}[kind.is_complex]
     whole = not kind.is_inexact
+    x: Any
+    y: Any
     x, y = (v.detach().to_host().astype(object if whole else wide) for v in (a, b))
     with np.errstate(all="ignore"):
         gap = np.abs(x - y) if not whole or kind.name != "bool" else (x != y) * 1
@@ -167,14 +173,14 @@ def _values(a: Tensor, b: Tensor, limits: Any, nan: bool, number: bool) -> str:
             f"Relative difference: {part.item()}{relative}"
         )
     count = int((~close).sum())
+    share = 100 * count / close.size
     lines = [
         f"Tensor-likes are not {equal}!\n",
-        f"Mismatched elements: {count} / {close.size} ({100 * count / close.size:.1f}%)",
+        f"Mismatched elements: {count} / {close.size} ({share:.1f}%)",
     ]
     for what, values, limit in (("absolute", gap, atol), ("relative", part, rtol)):
-        at = np.unravel_index(
-            int(np.argmax(np.nan_to_num(values, nan=np.inf))), a.shape
-        )
+        worst = int(np.argmax(np.nan_to_num(values, nan=np.inf)))
+        at = np.unravel_index(worst, a.shape)
         place = f" at index {tuple(int(k) for k in at)}" if a.ndim else ""
         allowed = "" if exact else f" (up to {limit} allowed)"
         lines.append(f"Greatest {what} difference: {values[at]}{place}{allowed}")

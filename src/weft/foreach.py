@@ -15,56 +15,6 @@ import weft
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 
-NAMES = [
-    "abs",
-    "acos",
-    "add",
-    "addcdiv",
-    "addcmul",
-    "asin",
-    "atan",
-    "ceil",
-    "clamp_max",
-    "clamp_min",
-    "copy",
-    "cos",
-    "cosh",
-    "div",
-    "erf",
-    "erfc",
-    "exp",
-    "expm1",
-    "floor",
-    "frac",
-    "lerp",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "max",
-    "maximum",
-    "minimum",
-    "mul",
-    "neg",
-    "norm",
-    "pow",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "sub",
-    "tan",
-    "tanh",
-    "trunc",
-    "zero",
-]
-_METHODS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # where they take numbers
-
 
 def find(name: str) -> Callable[..., Any]:
     """The function of a name such as ``_foreach_add_``.
@@ -73,7 +23,7 @@ def find(name: str) -> Callable[..., Any]:
     [tensor([2.]), tensor([3.])]
     """
     base = name.removeprefix("_foreach_")
-    if base.removesuffix("_") not in NAMES:
+    if not any(hasattr(Tensor, name) for name in (base, f"{base}_", base.strip("_"))):
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
     def each(first: Any, *others: Any, **options: Any) -> Any:
@@ -115,16 +65,14 @@ def _column(name: str, given: Any, count: int) -> Sequence[Any]:
 
 def _apply(base: str, row: tuple[Any, ...], options: dict[str, Any]) -> Any:
     plain = base.removesuffix("_")
-    if plain in _METHODS and _is_number(row[1]):
-        base = _METHODS[plain] + base[len(plain) :]
     if plain == "pow" and _is_number(row[0]):
         return weft.pow(*row)
-    if plain in ("maximum", "minimum") and base.endswith("_"):
-        return row[0].copy_(getattr(Tensor, plain)(*row))
     if plain == "norm":
         return weft.linalg.vector_norm(row[0], *(row[1:] or (2,)), **options)
     if base == "copy":
         return row[0].clone().copy_(row[1])
     if base == "zero":
         return weft.zeros_like(row[0])
-    return getattr(Tensor, base)(*row, **options)
+    if hasattr(Tensor, base):
+        return getattr(Tensor, base)(*row, **options)
+    return row[0].copy_(getattr(Tensor, plain)(*row, **options))

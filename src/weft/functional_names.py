@@ -1,4 +1,4 @@
-"""Functions of networks that PyTorch has under ``torch`` itself: ``weft.conv2d``, …
+"""Functions of networks that PyTorch has under ``torch`` itself, as ``weft.conv2d``.
 
 Those whose arguments have another order there are written out; the rest are
 ``nn.functional``'s.
@@ -9,48 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
-
-SAME = [
-    "adaptive_avg_pool1d",
-    "adaptive_max_pool1d",
-    "avg_pool1d",
-    "bilinear",
-    "celu",
-    "celu_",
-    "channel_shuffle",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_similarity",
-    "hardshrink",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "pairwise_distance",
-    "pdist",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "prelu",
-    "rms_norm",
-    "rrelu",
-    "rrelu_",
-    "selu",
-    "selu_",
-    "threshold",
-    "threshold_",
-    "native_channel_shuffle",
-]
+from weft.ops.creation import triu_indices
+from weft.ops.statistics import norm
 
 
 def __getattr__(name: str) -> Any:
-    if name in SAME and hasattr(F, name):
-        return getattr(F, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(F, name)
 
 
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
@@ -75,6 +41,18 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """``nn.functional.feature_alpha_dropout``; whether it trains is not optional."""
     return F.feature_alpha_dropout(input, p, train)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The distances of all pairs of a matrix's rows.
+
+    >>> weft.pdist(weft.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
+    tensor([5.0000, 1.0000, 4.2426])
+    """
+    if input.ndim != 2:
+        raise ShapeError(f"pdist: expected a matrix, got shape {tuple(input.shape)}")
+    first, second = triu_indices(input.shape[0], input.shape[0], 1)
+    return norm(input[first] - input[second], p, -1)
 
 
 def embedding(

@@ -167,7 +167,7 @@ def _tensor_str(x: Any, indent: int = 0) -> str:
 
 
 def format_tensor(x: Any) -> str:
-    """The text of a tensor as PyTorch has it: ``tensor([...], dtype=..., grad_fn=...)``.
+    """The text of a tensor as in PyTorch: ``tensor([...], dtype=..., grad_fn=...)``.
 
     The dtype of Python's numbers is not said, and the size only of an empty tensor.
     """

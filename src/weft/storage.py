@@ -26,6 +26,9 @@ def memory_of(x: Tensor) -> np.ndarray:
     """The bytes of the whole memory that a tensor looks at."""
     base = x if x._base is None else x._base
     array = base.layout_array()
+    held, memory = vars(x).get("_resized", (None, None))
+    if held is array:  # a smaller tensor than its memory, since resize_
+        array = memory
     if not x.is_cpu or not isinstance(array, np.ndarray) or x._interpreter is not None:
         raise DeviceError(
             "storage: expected a tensor of values in host memory, got a "

@@ -1,4 +1,4 @@
-"""PyTorch's older names for tensors of a dtype: ``FloatTensor``, ``LongTensor``, …
+"""PyTorch's older names for tensors of a dtype, such as ``FloatTensor``.
 
     weft.LongTensor(2, 3)              a tensor of that shape
     weft.LongTensor([1, 2])            a tensor of that data

@@ -541,6 +541,17 @@ _HALF_CALLS = {
     "outer": lambda a: linalg.outer(a[0], a[1]),
     "tensordot": lambda a: linalg.tensordot(a, a, 1),
     "diagonal": lambda a: linalg.diagonal(a),
+    "cholesky_ex": lambda a: linalg.cholesky_ex(a).L,
+    "householder_product": lambda a: linalg.householder_product(a / 4, a[0] / 8),
+    "inv_ex": lambda a: linalg.inv_ex(a).inverse,
+    "lu": lambda a: linalg.lu(a).U,
+    "lu_factor": lambda a: linalg.lu_factor(a).LU,
+    "lu_factor_ex": lambda a: linalg.lu_factor_ex(a).LU,
+    "lu_solve": lambda a: linalg.lu_solve(*linalg.lu_factor(a), a[:, :1]),
+    "solve_ex": lambda a: linalg.solve_ex(a, a[:, :1]).result,
+    "tensorinv": lambda a: linalg.tensorinv(a, 1),
+    "tensorsolve": lambda a: linalg.tensorsolve(a, a[0]),
+    "vander": lambda a: linalg.vander(a[0] / 4),
 }
 _HALF = pytest.mark.parametrize("half", [weft.float16, weft.bfloat16], ids=str)
 

@@ -326,9 +326,9 @@ def test_names_are_not_taken_twice(name):
     with pytest.raises(ArgumentError, match=f"something else named '{name}'"):
         public(name, method=True)(lambda x: x)
     with pytest.raises(ArgumentError, match=f"something else named '{name}'"):
-        public("new", also=("newer", name), method=True)(lambda x: x)
+        public("newest", also=("newer", name), method=True)(lambda x: x)
     assert (getattr(weft.Tensor, name, None), getattr(weft, name, None)) == before
-    assert not hasattr(weft, "new")
+    assert not hasattr(weft, "newest")
     assert not hasattr(weft.Tensor, "newer")
 
 

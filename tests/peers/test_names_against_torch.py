@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """PyTorch's less usual names, argument by argument, against PyTorch."""
 
 from __future__ import annotations

@@ -24,6 +24,15 @@ OTHERWISE = {
     "matrix_power", "meshgrid", "msort", "permute", "polar", "relu", "slogdet",
     "swapdims", "topk", "where", "xlogy", "zeros_like", "ones_like", "full_like",
     "empty_like",
+    "adaptive_max_pool1d", "alpha_dropout", "as_strided_scatter",
+    "binary_cross_entropy_with_logits", "cholesky_inverse", "cholesky_solve",
+    "cosine_embedding_loss", "dropout", "embedding", "get_device",
+    "hinge_embedding_loss", "histogram", "index_reduce", "is_conj", "is_distributed",
+    "is_inference", "is_neg", "kl_div", "layer_norm", "lobpcg", "margin_ranking_loss",
+    "nuclear_norm", "orgqr", "ormqr", "pca_lowrank", "resolve_conj", "resolve_neg",
+    "split_with_sizes", "svd_lowrank", "sym_float", "sym_int", "sym_ite", "sym_not",
+    "triangular_solve", "triplet_margin_loss", "unsafe_split",
+    "unsafe_split_with_sizes",
 }  # fmt: skip
 
 
@@ -51,6 +60,6 @@ def test_argument_names() -> None:
     missing = {
         name: sorted(theirs - ours)
         for name, theirs, ours in compared
-        if theirs - ours and name not in OTHERWISE
+        if theirs - ours and name not in OTHERWISE and not name.endswith("_copy")
     }
     assert not missing

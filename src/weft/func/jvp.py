@@ -15,6 +15,7 @@ from weft.core.dispatch import Interpreter, bind
 from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.size import Shape
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
@@ -32,7 +33,7 @@ class Dual(Tracer):
         return self.parts[1]
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.primal.shape
 
     @property

@@ -16,6 +16,7 @@ from weft.core.dispatch import Interpreter, bind
 from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.pytree import broadcast_prefix, tree_flatten, tree_unflatten
+from weft.core.size import Shape
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
@@ -29,7 +30,7 @@ class Batched(Tracer):
         return self.parts[0]
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.value.shape[1:]
 
     @property

@@ -185,7 +185,7 @@ class Symbol(Tracer):
         return self._interpreter.device
 
     @property
-    def _data(self) -> Any:
+    def _data(self) -> Any:  # type: ignore[override]
         self.refuse()
 
     def array(self) -> np.ndarray:

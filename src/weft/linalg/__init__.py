@@ -24,7 +24,7 @@ from weft.linalg.factoring import (
     svdvals,
 )
 from weft.linalg.householder import householder_product
-from weft.linalg.lu import lu, lu_factor, lu_factor_ex, lu_solve
+from weft.linalg.lu_factors import lu, lu_factor, lu_factor_ex, lu_solve
 from weft.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
 from weft.linalg.powers import (
     cross,

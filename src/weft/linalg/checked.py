@@ -9,7 +9,7 @@ import numpy as np
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg.factoring import cholesky, qr, svd
-from weft.linalg.lu import first_zero, lu_factor
+from weft.linalg.lu_factors import first_zero, lu_factor
 from weft.linalg.operands import as_matrix, wide
 from weft.linalg.solving import inv, solve, solve_triangular
 from weft.ops.creation import arange, full_like, zeros
@@ -113,7 +113,7 @@ def cholesky_ex(
 def _first_minor(a: np.ndarray, upper: bool) -> np.ndarray:
     """The order of the first leading minor that is not positive-definite, or 0."""
     flat = a.reshape(-1, *a.shape[-2:])
-    uplo = "U" if upper else "L"
+    uplo: Any = "U" if upper else "L"
     found = np.zeros(len(flat), np.int32)
     for i, matrix in enumerate(flat):
         for k in range(1, len(matrix) + 1):
@@ -232,7 +232,8 @@ def svd_of(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     if compute_uv:
         return SVD(u, s, adjoint(vh))
     m, n = input.shape[-2:]
-    lead, options = input.shape[:-2], {"dtype": input.dtype, "device": input.device}
+    lead = input.shape[:-2]
+    options: Any = {"dtype": input.dtype, "device": input.device}
     return SVD(zeros(*lead, m, m, **options), s, zeros(*lead, n, n, **options))
 
 

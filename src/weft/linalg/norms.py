@@ -16,6 +16,7 @@ from weft.ops import statistics
 from weft.ops.copies import cast
 from weft.ops.extremes import amax, amin
 from weft.ops.linalg.algebra import check_matrix
+from weft.ops.public import public
 from weft.ops.reduce import sum
 from weft.ops.shaping import movedim, unsqueeze
 
@@ -164,3 +165,13 @@ def matrix_rank(
     return rank_of(
         s, x.shape, as_number("matrix_rank", atol), as_number("matrix_rank", rtol)
     )
+
+
+@public()
+def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
+    """The sum of a matrix's singular values.
+
+    >>> weft.nuclear_norm(weft.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(7.)
+    """
+    return matrix_norm(input, "nuc", dim, keepdim)

@@ -62,12 +62,12 @@ declare_later(
 )
 declare_later("weft.linalg.householder", "geqrf orgqr ormqr")
 declare_later("weft.linalg.low_rank", "lobpcg pca_lowrank svd_lowrank", methods="")
-declare_later("weft.linalg.lu", "lu lu_solve lu_unpack", methods="lu_solve")
+declare_later("weft.linalg.lu_factors", "lu lu_solve lu_unpack", methods="lu_solve")
 declare_later(
     "weft.ops.compositions",
-    "addbmm as_strided_scatter binomial chain_matmul conj_physical constant_pad_nd "
+    "addbmm as_strided_scatter binomial conj_physical constant_pad_nd "
     "fill frexp frobenius_norm ger gradient index_reduce mvlgamma narrow_copy "
-    "nonzero_static norm_except_dim nuclear_norm poisson renorm segment_reduce "
+    "nonzero_static norm_except_dim poisson renorm segment_reduce "
     "split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
     methods="addbmm addbmm_ as_strided_scatter conj_physical conj_physical_ frexp ger "
     "index_reduce index_reduce_ mvlgamma mvlgamma_ narrow_copy nonzero_static renorm "
@@ -77,7 +77,7 @@ declare_later(
     "weft.ops.incomplete_gamma", "igamma igammac",
     methods="igamma igamma_ igammac igammac_",
 )  # fmt: skip
-declare_later("weft.ops.spectrogram", "istft stft")
+declare_later("weft.spectrogram", "istft stft")
 declare_later(
     "weft.ops.windows",
     "bartlett_window blackman_window hamming_window hann_window kaiser_window",
@@ -88,7 +88,11 @@ declare_later(
     "weft.ops.more_creation",
     "empty_permuted empty_strided from_file frombuffer range", methods="",
 )  # fmt: skip
-declare_later("weft.linalg.powers", "cross matrix_exp matrix_power")
+declare_later("weft.linalg.norms", "nuclear_norm", methods="")
+declare_later(
+    "weft.linalg.powers", "chain_matmul cross matrix_exp matrix_power",
+    methods="cross matrix_exp matrix_power",
+)  # fmt: skip
 declare_later("weft.linalg.solving", "det inverse logdet pinverse slogdet")
 declare_later("weft.ops.bessel_functions", "i0")
 declare_later("weft.ops.einsum", "einsum", methods="")

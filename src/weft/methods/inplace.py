@@ -139,6 +139,17 @@ class InPlace:
         )
         return InPlace._refill(self, -(-values).log1p() / lambd, "exponential_")
 
+    def baddbmm_(
+        self: Any, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+    ) -> Tensor:
+        """The in-place form of ``baddbmm``.
+
+        >>> weft.ones(1, 1, 1).baddbmm_(weft.ones(1, 1, 2), weft.ones(1, 2, 1))
+        tensor([[[3.]]])
+        """
+        values = products.baddbmm(self, batch1, batch2, beta=beta, alpha=alpha)
+        return InPlace._refill(self, values, "baddbmm_")
+
     def cauchy_(self: Any, median: float = 0, sigma: float = 1, **options: Any) -> Any:
         """Fill with random numbers of Cauchy's distribution.
 

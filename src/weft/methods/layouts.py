@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import late
-from weft import layout as layouts
+from weft import layouts
 from weft.errors import ArgumentError
 
 

@@ -12,8 +12,8 @@ from weft.core.device import device as find_device
 from weft.core.mode import mode
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError
-from weft.layout import layout as _layout
-from weft.layout import strided
+from weft.layouts import layout as _layout
+from weft.layouts import strided
 from weft.ops import creation
 from weft.ops.strided import offset_of
 
@@ -249,7 +249,9 @@ class Memory:
         count, memory = math.prod(shape), storage.memory_of(self)
         flat = memory.view(self.dtype.np)[offset_of(self) :]
         if flat.size >= count:
-            return _exchange(self, flat[:count].reshape(shape), self.storage_record)
+            _exchange(self, flat[:count].reshape(shape), self.storage_record)
+            self._resized = self._data, flat
+            return self
         grown = np.empty(count, self.dtype.np)
         grown[: flat.size] = flat
         return _exchange(self, grown.reshape(shape), None)

@@ -482,7 +482,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     return _pow(input, exponent)
 
 
-@public(method=True)
+@public(method=True, inplace="1")
 def float_power(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """Each element to a power, in float64 (or complex128).
 

@@ -51,22 +51,6 @@ def addbmm(
     return scaled if beta == 0 else scaled + (input if beta == 1 else input * beta)
 
 
-@public()
-def chain_matmul(*matrices: Any) -> Tensor:
-    """The product of several matrices, in the order that costs least.
-
-    >>> weft.chain_matmul(weft.ones(2, 3), weft.ones(3, 4), weft.ones(4, 1)).shape
-    (2, 1)
-    """
-    from weft.linalg import multi_dot
-
-    given = list(matrices[0] if isinstance(matrices[0], (list, tuple)) else matrices)
-    if any(m.ndim != 2 for m in given):
-        shapes = [tuple(m.shape) for m in given]
-        raise ShapeError(f"chain_matmul: expected matrices, got shapes {shapes}")
-    return given[0] if len(given) == 1 else multi_dot(given)
-
-
 @public(method=True)
 def ger(input: Tensor, vec2: Tensor) -> Tensor:
     """The outer product of two vectors, under its older name.
@@ -196,18 +180,6 @@ def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tenso
     """
     chosen = None if isinstance(dim, (list, tuple)) and not dim else dim
     return norm(input, 2, chosen, keepdim)
-
-
-@public()
-def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
-    """The sum of a matrix's singular values.
-
-    >>> weft.nuclear_norm(weft.tensor([[3.0, 0.0], [0.0, 4.0]]))
-    tensor(7.)
-    """
-    from weft.linalg import matrix_norm
-
-    return matrix_norm(input, "nuc", dim, keepdim)
 
 
 @public()

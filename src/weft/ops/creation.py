@@ -301,7 +301,7 @@ def optioned(fn: Any, more: dict[str, Any], *args: Any, **given: Any) -> Tensor:
     ``out`` is a tensor to write to; ``layout`` must be strided; ``pin_memory`` changes
     nothing here.
     """
-    from weft.layout import check_strided
+    from weft.layouts import check_strided
 
     name = fn.__name__
     out = more.pop("out", None)

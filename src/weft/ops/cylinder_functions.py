@@ -31,7 +31,7 @@ def _power_series(x: Array, order: int, sign: int) -> tuple[Array, Array]:
     times ``psi(k+1) + psi(k+n+1)``.
     """
     y = (x.astype(np.longdouble) / 2) ** 2
-    term = np.full(y.shape, np.longdouble(1) / math.factorial(order))
+    term: Any = np.full(y.shape, _ONE / math.factorial(order))
     low, high = -_EULER, -_EULER + sum(_ONE / j for j in range(1, order + 1))
     plain, logs = np.zeros_like(y), np.zeros_like(y)
     for k in range(80):
@@ -107,7 +107,7 @@ def _second(order: int) -> Callable[..., Any]:
 
 
 def decay_integral(x: Array, order: float) -> Array:
-    """``exp(x) K_order(x)`` for x > 1: the integral of exp(-x (cosh t - 1)) cosh(nt)."""
+    """``exp(x) K_n(x)`` for x > 1: the integral of exp(-x (cosh t - 1)) cosh(n t)."""
     step = 0.125 * np.minimum(1.0, np.sqrt(2 / x))
     t = np.arange(1, 56)[:, None] * step
     grown = np.exp(-2 * x * np.sinh(t / 2) ** 2) * np.cosh(order * t)
@@ -148,8 +148,11 @@ _AIRY_SLOPE = np.longdouble("0.258819403792806798405183560189203963")  # -Ai'(0)
 def _airy_near(x: Array, slope: bool) -> Array:
     """Ai or Ai' by its two power series."""
     y = x.astype(np.longdouble)
-    cube, f, g = y**3, np.zeros_like(y), np.zeros_like(y)
-    a, b = np.ones_like(y), np.ones_like(y)  # b is the second series over y
+    cube: Any = y**3
+    f: Any = np.zeros_like(y)
+    g: Any = np.zeros_like(y)
+    a: Any = np.ones_like(y)
+    b: Any = np.ones_like(y)  # b is the second series over y
     for k in range(1, 90):
         f = f + (a * (3 * k - 3) if slope else a)
         g = g + (b * (3 * k - 2) if slope else b)
@@ -209,7 +212,7 @@ def _sinc(x: Array) -> Array:
     )
 
 
-def _sinc_near(y: Array) -> Array:
+def _sinc_near(y: Array) -> Any:
     return sum((-y) ** k / math.factorial(2 * k + 1) for k in range(8))
 
 

@@ -225,7 +225,7 @@ def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
         dtype = default_dtype()
     check_accepts(name, accepts, dtype)
     tensors = [x for x in operands if isinstance(x, Tensor)]
-    shape = tensors[0].shape if tensors else ()
+    shape: tuple[Any, ...] = tensors[0].shape if tensors else ()
     if any(not same_shape(x.shape, shape) for x in tensors):
         shape = broadcast_shapes(name, *(x.shape for x in tensors))
     plain = dtype.np.char in NATIVE_CODES and bool(tensors)

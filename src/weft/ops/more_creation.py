@@ -30,7 +30,7 @@ def empty_strided(
     >>> weft.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
-    from weft.layout import check_strided
+    from weft.layouts import check_strided
 
     check_strided("empty_strided", layout)
     shape, steps = parse_size("empty_strided", (size,)), tuple(stride)

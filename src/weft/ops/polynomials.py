@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.dispatch import bind
-from weft.core.op import Sample, define
+from weft.core.op import Op, Sample, define
 from weft.core.tensor import Tensor
 from weft.ops.approximation import Array
 from weft.ops.elementwise import elementwise_batch, elementwise_type, prepare, times
@@ -25,8 +25,8 @@ def two_in_double(fn: Callable[[Array, Array], Array]) -> Callable[..., Any]:
     """A function of two arrays, evaluated in float64; their dtype comes back."""
 
     def evaluate(x: Any, y: Any) -> Any:
+        dtype = x.dtype if isinstance(x, np.ndarray) else y.dtype
         x, y = np.asarray(x), np.asarray(y)
-        dtype = x.dtype if x.dtype.kind in "fV" else y.dtype
         wide = np.broadcast_arrays(x.astype(np.float64), y.astype(np.float64))
         with np.errstate(all="ignore"):
             return np.asarray(fn(*wide)).astype(dtype)
@@ -85,7 +85,7 @@ def _polynomial(
         return np.array(found, np.float64).reshape(pairs.shape)
 
     kind = elementwise_type(name, "floating", "same")
-    op = define(
+    op: Op = define(
         name,
         inputs="x y",
         eval=_recurrence(start, terms, shifted, limit),

@@ -457,7 +457,7 @@ def baddbmm(
     return beta * input + alpha * bmm(batch1, batch2)
 
 
-@public(method=True)
+@public(method=True, inplace="weft.ones(2, 2), weft.ones(2)")
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -469,7 +469,7 @@ def addmv(
     return beta * input + alpha * mv(mat, vec)
 
 
-@public(method=True)
+@public(method=True, inplace="weft.ones(2), weft.ones(2)")
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:

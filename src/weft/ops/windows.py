@@ -8,7 +8,7 @@ from weft import dtype as dtypes
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, DTypeError
-from weft.layout import check_strided
+from weft.layouts import check_strided
 from weft.ops.creation import arange, ones
 from weft.ops.public import public
 

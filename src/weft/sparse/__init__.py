@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft import layout as layouts
+from weft import layouts
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
 from weft.sparse import operators

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import layout as layouts
+from weft import layouts
 
 
 def _lines(label: str, x: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft import layout as layouts
+from weft import layouts
 from weft.core.dispatch import Interpreter
 from weft.core.pytree import custom_node, register_pytree_node
 from weft.core.size import Shape

@@ -142,12 +142,11 @@ def lu_solve(
     if not left:
         return flipped(lu_solve(factors, pivots, flipped(b), adjoint=not adjoint))
     p = permutation(pivots, factors.shape[-1], factors)
-    below, above = (
-        {"upper": False, "unitriangular": True}, {"upper": True},
-    )  # fmt: skip
     if not adjoint:
-        first = solve_triangular(*one_batch(name, factors, p.mT @ b), **below)
-        return solve_triangular(*one_batch(name, factors, first), **above)
+        first = solve_triangular(
+            *one_batch(name, factors, p.mT @ b), upper=False, unitriangular=True
+        )
+        return solve_triangular(*one_batch(name, factors, first), upper=True)
     turned = flipped(factors)
     first = solve_triangular(*one_batch(name, turned, b), upper=False)
     then = solve_triangular(
