@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import late
-from weft import layouts
+from weft import late, layouts
 from weft.errors import ArgumentError
 
 

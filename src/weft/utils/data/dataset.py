@@ -26,7 +26,7 @@ class Dataset:
     [tensor([0, 1, 4, 9])]
     """
 
-    __class_getitem__ = classmethod(GenericAlias)  # ``Dataset[int]`` is a type
+    __class_getitem__: Any = classmethod(GenericAlias)  # ``Dataset[int]`` is a type
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")

@@ -54,7 +54,7 @@ class DataLoader:
     [4]
     """
 
-    __class_getitem__ = classmethod(GenericAlias)  # ``DataLoader[int]`` is a type
+    __class_getitem__: Any = classmethod(GenericAlias)  # ``DataLoader[int]`` is a type
 
     def __init__(
         self,

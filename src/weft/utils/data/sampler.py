@@ -35,7 +35,7 @@ class Sampler:
     [['c', 'b', 'a']]
     """
 
-    __class_getitem__ = classmethod(GenericAlias)  # ``Sampler[int]`` is a type
+    __class_getitem__: Any = classmethod(GenericAlias)  # ``Sampler[int]`` is a type
 
     generator: Generator | None = None
 
