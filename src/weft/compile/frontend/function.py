@@ -71,6 +71,7 @@ class CompiledFunction:
         self.memory = memory  # decides which values are kept for backward
         self.fullgraph = fullgraph  # else what is refused runs eagerly
         self.refused: dict[Any, str] = {}  # reasons, by the key of a specialization
+        self._again: set[Any] = set()  # keys of which a second capture is tried
         self.eager_calls = 0
         self.compiles: list[Compilation] = []
         self.latest: Specialization | None = None  # the one that ran last
@@ -188,8 +189,13 @@ class CompiledFunction:
         arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
         kinds = [(float,) if k in numbers else _kind(x) for k, x in enumerate(leaves)]
         key = (structure, tuple(kinds), _settings())
-        if key in self.refused or len(self.refused) >= MOST_REFUSED:
+        if key in self._again:  # what a first call sets up is there now
+            self._again.discard(key)
+            first = self.refused.pop(key, None)
+        elif key in self.refused or len(self.refused) >= MOST_REFUSED:
             return self._eagerly(args, kwargs)
+        else:
+            first = None
         known = self._specializations.get(key, [])
         why = ""
         for k, specialization in enumerate(known):
@@ -220,12 +226,19 @@ class CompiledFunction:
                 mode.undone = ()
                 _set_random_states(hidden)
                 self.refused[key] = str(error)
+                if first is None:
+                    self._again.add(key)
                 return self._eagerly(args, kwargs)
         if exact is not None:
             if len(self._exact) >= MOST_EXACT:
                 self._exact.clear()
             self._exact[exact] = specialization
         return self._run(specialization, leaves, arrays, args, kwargs)
+
+    @property
+    def warming(self) -> bool:
+        """Whether a call runs eagerly after which a second capture is tried."""
+        return bool(self._again)
 
     def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the Python function, because its capture was refused."""
