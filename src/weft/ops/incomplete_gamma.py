@@ -156,26 +156,35 @@ igammac: Public = binary(
 
 
 def _zeta(s: Array, q: Array) -> Array:
-    """``sum (q + k)^-s`` by Euler and Maclaurin, for s > 1."""
+    """``sum (q + k)^-s`` for s > 1; the terms below zero are a sum of the same kind."""
+    above = _zeta_above(s, np.where(q > 0, q, 1.0))
+    part = q - np.floor(q)
+    count = -np.floor(q)  # of the terms below zero
+    middle = np.where((q < 0) & (part > 0) & np.isfinite(q), part, 0.5)
+    far = np.where(q < 0, count, 1.0) + 1 - middle
+    sign = np.where(s % 2 == 0, 1.0, -1.0)
+    below = sign * (_zeta_above(s, 1 - middle) - _zeta_above(s, far))
+    found = np.where(q > 0, above, below + _zeta_above(s, middle))
+    found = np.where(q == np.inf, 0.0, found)
+    found = np.where((q <= 0) & (q == np.floor(q)), np.inf, found)
+    found = np.where((q < 0) & (q != np.floor(q)) & (s != np.floor(s)), np.nan, found)
+    found = np.where(np.isnan(q), np.nan, found)
+    return np.where(s == 1, np.inf, np.where(s > 1, found, np.nan))
+
+
+def _zeta_above(s: Array, q: Array) -> Array:
+    """The same for q > 0, by Euler and Maclaurin."""
     total = np.zeros(s.shape)
     for k in range(15, -1, -1):
         total += (q + k) ** -s
     y = q + 16
-    low = y < 1  # far on the negative side: more terms
-    while low.any():
-        total[low] += y[low] ** -s[low]
-        y = np.where(low, y + 1, y)
-        low = y < 16
     term = y**-s
     rest = term * (y / (s - 1) + 0.5)
     term = term * s / y
     for j, b in enumerate(_BERNOULLI, 1):
         rest += b / math.factorial(2 * j) * term
         term = term * ((s + 2 * j - 1) * (s + 2 * j) / (y * y))
-    found = np.where(q == np.inf, 0.0, total + rest)
-    found = np.where((q <= 0) & (q == np.floor(q)), np.inf, found)
-    found = np.where((q < 0) & (q != np.floor(q)) & (s != np.floor(s)), np.nan, found)
-    return np.where(s == 1, np.inf, np.where(s > 1, found, np.nan))
+    return total + rest
 
 
 def _zeta_reference(s: Any, q: Any) -> Any:

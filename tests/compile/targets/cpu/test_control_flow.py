@@ -490,6 +490,15 @@ def test_limits_that_are_none(limit):
         weft.config.loop_limit = limit
 
 
+@pytest.fixture
+def interrupts():
+    """Ctrl-C as in a terminal: a shell's background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_ctrl_c_ends_a_loop():
     run = weft.compile(endless)
     with weft.config.using(loop_limit=1), pytest.raises(ArgumentError):
