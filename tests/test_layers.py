@@ -12,7 +12,7 @@ ORDER = (
     "errors", "late", "dtype", "dtype_info", "config",
     "runtime", "core", "layouts", "sizes",
     "printing", "ops", "interchange", "linalg", "special", "fft", "signal", "random",
-    "storage", "tensor_types", "comparing", "settings",
+    "storage", "tensor_types", "comparing",
     "autograd", "pickling", "func", "methods", "sparse",
     "graph", "memory", "compile", "amp",
     "nn", "distributions", "optim", "functional_names", "spectrogram",

@@ -51,6 +51,11 @@ ALLOWED = {
     "add sub mul absorb div neg pow square reciprocal sqrt rsqrt": "formulas",
     "log asin acos atan": "names of functions in formulas",
     "sin cos tan sinh cosh tanh exp": "commands of LaTeX",
+    "reshape take slice matmul mul div add sub pow sum permute cat clone": "a function "
+    "each for sparse tensors",
+    "all any": "modes of a hook on several gradients",
+    "matmul conv": "switches of PyTorch's backends",
+    "conj neg": "bits of tensors in PyTorch's files",
 }
 
 
@@ -242,7 +247,8 @@ def test_infix_signs_are_pythons(op):
 
 @stating("random")
 def test_random_numbers_are_made_of_a_seed(op):
-    assert op.inputs == ("seed", "counter")
+    assert op.inputs[0] == "seed"
+    assert op.inputs[1] in ("counter", "block")
 
 
 @pytest.mark.parametrize(

@@ -24,23 +24,23 @@ from weft.sparse.tensor import (
     refused,
 )
 
-# Functions with f(0) = 0, which need the values alone.
-_KEEP_ZERO = {
-    "abs", "neg", "sqrt", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh",
-    "atanh", "expm1", "log1p", "floor", "ceil", "round", "trunc", "sign", "relu", "erf",
-    "erfinv", "cast", "conj", "isnan", "isinf", "square",
-}  # fmt: skip
-
-
 def apply(op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """The result of an operator of which an argument is sparse."""
-    if op.name in _KEEP_ZERO:
+    if _keeps_zero(op, args[0], params):
         x = args[0].coalesce() if isinstance(args[0], SparseCOO) else args[0]
         return x.like(op(x._held, **params))
     form = _FORMS.get(op.name)
     if form is None:
         raise refused(op.name)
     return form(*args, **params)
+
+
+def _keeps_zero(op: Any, x: Any, params: dict[str, Any]) -> bool:
+    """Whether an operator is a function of single elements with f(0) = 0: it needs the
+    values alone."""
+    if not op.facts.elementwise or len(op.inputs) != 1:
+        return False
+    return not np.any(op.eval(np.zeros(1, x.dtype.np), **params))
 
 
 def like_layout(x: SparseCOO, other: SparseTensor) -> Any:

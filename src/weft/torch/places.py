@@ -1,4 +1,4 @@
-"""Where names of PyTorch's are in Weft, and why some are not there."""
+"""The places of PyTorch's names in Weft, and the reasons why some are not there."""
 
 from __future__ import annotations
 
