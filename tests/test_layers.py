@@ -18,7 +18,7 @@ ORDER = (
     "nn", "distributions", "optim", "functional_names", "spectrogram",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
-    "foreach", "version", "types", "cpu", "cuda", "xpu", "mtia", "mps",
+    "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
     "accelerator", "backends", "distributed", "futures", "multiprocessing",
     "overrides", "hub",
     "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",

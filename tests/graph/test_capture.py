@@ -335,18 +335,33 @@ def test_values_made_inside_are_constants():
 
 
 def test_escaping_tensors_are_refused():
-    class Keeper(nn.Module):
-        def forward(self, x):
+    class Keeper:
+        def __call__(self, x):
             self.last = x * 2
             return self.last + 1
 
-    with pytest.raises(CaptureError, match=r"stay behind as 'last'.*Return it"):
+    with pytest.raises(CaptureError, match=r"stay behind.*Return it"):
         G.capture(Keeper(), weft.ones(2))
     kept = []
     with pytest.raises(CaptureError, match="stay behind in a list"):
         G.capture(lambda x: kept.append(x + 1), weft.ones(2))
     with pytest.raises(CaptureError, match=r"capture of .* that is over"):
         kept[0] + 1
+
+
+def test_a_module_keeps_the_tensors_of_each_run():
+    class Keeper(nn.Module):
+        def forward(self, x):
+            self.last = x * 2
+            self.again = self.last.detach()
+            return self.last + 1
+
+    model = Keeper()
+    program = G.capture(model, weft.ones(2))
+    for number in (3.0, 5.0):
+        x = weft.full((2,), number, requires_grad=True)
+        assert program(x).tolist() == [2 * number + 1] * 2
+        assert model.last.tolist() == model.again.tolist() == [2 * number] * 2
 
 
 def test_after_a_failure_all_is_as_before():

@@ -42,6 +42,8 @@ INSIDE = {
     "weft.ops.require": {"known", "require", "require_index"},
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
+    "weft.autograd.function": {"Function"},
+    "weft.sparse.tensor": {"SparseCOO"},  # gradients of embeddings
     "weft.core.mode": {"mode"},
     "weft.core.autocast": {"lowered", "widened"},  # lists of functions
     "weft.core.members": {

@@ -59,9 +59,7 @@ a = x.clone(); a.resize_(3, 4); a
 a = x.clone(); a.resize_as_(v[:3]); a
 a = T.zeros(2); a.set_(x); a
 a = T.zeros(2); a.set_(x.storage(), 2, (2, 2), (4, 1)); a
-a = x.clone(); a.data.mul_(2); a._version
 a = x.clone(); a.data.mul_(2); a
-a = x.clone().requires_grad_(); l = (a * a).sum(); a.data.mul_(2); l.backward(); a.grad
 a = x.clone(); a.data = y; a
 x.dim_order()
 x.t().dim_order()

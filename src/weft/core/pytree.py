@@ -121,9 +121,7 @@ def _unflatten(leaves: Any, structure: Structure) -> Any:
         return _CUSTOM[kind][1](built, keys[0] if keys else None)
     if keys is not None:
         return kind(zip(keys, built, strict=True))
-    return (
-        kind(*built) if issubclass(kind, tuple) and kind is not tuple else kind(built)
-    )
+    return kind(*built) if hasattr(kind, "_fields") else kind(built)  # a named tuple
 
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:

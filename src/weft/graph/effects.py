@@ -220,8 +220,7 @@ def _shown(shared: Shared, run: Run) -> Tensor:
 def _built(recipe: Built, run: Run) -> Any:
     kind, items = recipe.kind, [make(item, run) for item in recipe.items]
     if recipe.keys is None:
-        named = issubclass(kind, tuple) and kind is not tuple
-        return kind(*items) if named else kind(items)
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
     made = {} if recipe.like is None else copy.copy(recipe.like)
     _fill(made, zip(recipe.keys, items, strict=True))
     return made
@@ -366,7 +365,7 @@ def _like(tree: Any, items: list[Any]) -> Any:
     if kind is list:
         return items
     if isinstance(tree, tuple):
-        return kind(*items) if kind is not tuple else tuple(items)
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
     if kind is dict:
         return dict(zip(tree, items, strict=True))
     made = copy.copy(tree)

@@ -52,14 +52,15 @@ class Gradients:
 
     @property
     def data(self: Any) -> Tensor:
-        """The same memory, cut off the tape: a change of it is not noticed there.
+        """The same memory, cut off the tape.
+
+        A change of it is noticed, other than in PyTorch: a backward that needs the old
+        value says so, and compiled programs see the new one.
 
         >>> weft.ones(1, requires_grad=True).data.requires_grad
         False
         """
-        if type(self) is not _Tensor or mode.capture is not None:
-            return self.detach()
-        return _Tensor(self._data)
+        return self.detach()
 
     @data.setter
     def data(self: Any, value: Any) -> None:

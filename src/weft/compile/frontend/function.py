@@ -527,7 +527,7 @@ def compile(
     _check_pytorchs(backend, mode, options)
     if disable or backend in _EAGER_BACKENDS:
         return fn
-    tune = tune or mode in _TUNED_MODES
+    tune = True if tune is False and mode in _TUNED_MODES else tune
     plan = None
     if memory is not None:
         from weft.compile.recompute.policies import memory_of

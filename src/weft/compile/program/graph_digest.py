@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.op import TensorType, is_own
+from weft.core.size import Shape
 from weft.dtype import DType, of_array
 from weft.graph.ir import FORWARD, STRUCTURAL, Graph, Node, Role, Variable
 
@@ -93,7 +94,7 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind in _AS_IT_IS:
         return value
-    if kind is tuple or kind is list:
+    if kind is tuple or kind is list or kind is Shape:
         return tuple(map(plain, value))
     convert = _PLAIN.get(kind)
     if convert is None:

@@ -32,9 +32,9 @@ from weft.compile.loop.ir import (
     subvalues,
     values_of,
 )
-from weft.compile.loop.ranges import inside
+from weft.compile.loop.ranges import coefficient, inside
 from weft.core.lowering import reshaped
-from weft.core.size import Scope, elements, same, same_shape
+from weft.core.size import Scope, elements, same, same_shape, smaller
 from weft.graph.ir import ASSIGN, CONSTANT, PICK, READ, Graph, Node
 
 WIDEST = 64  # launches of a wave
@@ -311,10 +311,25 @@ def _reads_all(load: Load, loops: dict[str, Any], scope: Scope) -> bool:
     mentioned = {name for i in load.at for name in symbols_of(i)}
     names = [name for name in loops if name in mentioned]
     extents = tuple(loops[name] for name in names)
+    if len(names) == 2 and len(shape) == 1 and _in_chunks(load, names, extents, scope):
+        return True
     if not names or not same(math.prod(extents), math.prod(shape)):
         return False
     out = tuple(scope.symbol(name) for name in names)
     return same_shape(reshaped(out, shape, shape=extents), load.at)
+
+
+def _in_chunks(load: Load, names: Any, extents: Any, scope: Scope) -> bool:
+    """Whether an outer loop over chunks and one over the elements of each visit all."""
+    (at,), (count,) = load.at, load.buffer.shape
+    chunk, place = (scope.symbol(name) for name in names)
+    size = coefficient(at, names[0])
+    return (
+        isinstance(size, int)
+        and same(at, chunk * size + place)
+        and same(extents[0], (count + (size - 1)) // size)
+        and same(extents[1], smaller(count - chunk * size, size))
+    )
 
 
 def _counted(let: Let, loops: dict[str, Any]) -> bool:

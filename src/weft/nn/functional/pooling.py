@@ -109,10 +109,11 @@ def _max_pool(
         "kernel": kernel, "stride": steps, "padding": pads, "dilation": spread,
         "counts": counts,
     }  # fmt: skip
-    if not return_indices:
+    if not return_indices and not x.requires_grad:  # a gradient needs the indices
         return without_batch(max_pool_op(x, **windows), had)
     index = max_pool_index_op(x, **windows)
-    return without_batch(picked(x, index), had), without_batch(index, had)
+    out = without_batch(picked(x, index), had)
+    return (out, without_batch(index, had)) if return_indices else out
 
 
 def max_pool1d(

@@ -108,7 +108,7 @@ def _sequences(batch: Sequence[Any], where: str) -> Any:
 
 def _like(first: Any, parts: list[Any]) -> Any:
     """Parts in a named tuple like the sample's; otherwise a list, as in PyTorch."""
-    if isinstance(first, tuple) and type(first) is not tuple:
+    if hasattr(type(first), "_fields"):
         make: Callable[..., Any] = type(first)
         return make(*parts)
     return parts
@@ -124,7 +124,7 @@ def default_convert(data: Any) -> Any:
         return as_tensor(np.asarray(data))
     if isinstance(data, Mapping):
         return {k: default_convert(v) for k, v in data.items()}
-    if isinstance(data, tuple) and type(data) is not tuple:
+    if hasattr(type(data), "_fields"):
         return type(data)(*map(default_convert, data))
     if isinstance(data, (list, tuple)):
         return type(data)(map(default_convert, data))
