@@ -119,7 +119,7 @@ def kinds(array):
     """An array as it is and, if its numbers may be whole, of whole numbers."""
     yield array
     if array.dtype.kind == "f":
-        yield np.round(array).astype(np.int64)
+        yield np.asarray(np.round(array).astype(np.int64))
 
 
 def odd_numbers(array):

@@ -18,6 +18,13 @@ def _only_sparse(name: str) -> Any:
         )
 
     method.__name__ = name
+    method.__doc__ = f"""``{name.strip("_")}`` of a sparse tensor; a dense one has none.
+
+    >>> weft.eye(2).{name}()
+    Traceback (most recent call last):
+        ...
+    weft.errors.ArgumentError: ...
+    """
     return method
 
 

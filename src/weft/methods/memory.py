@@ -89,7 +89,7 @@ class Memory:
 
         >>> weft.zeros(2).cuda()
         Traceback (most recent call last):
-        weft.errors.DeviceError: ...
+        weft.errors.AbsentDeviceError: ...
         """
         where = "cuda" if device is None else device
         if isinstance(where, int):

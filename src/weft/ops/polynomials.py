@@ -34,6 +34,9 @@ def two_in_double(fn: Callable[[Array, Array], Array]) -> Callable[..., Any]:
     return evaluate
 
 
+HIGHEST = 10_000  # the highest degree; beyond it, values are NaN
+
+
 def _recurrence(
     start: tuple[float, float], terms: Terms, shifted: bool, limit: float
 ) -> Callable[..., Any]:
@@ -41,7 +44,7 @@ def _recurrence(
 
     def evaluate(x: Array, n: Array, order: int) -> Array:
         z = 2 * x - 1 if shifted else x
-        degree = np.where(np.isnan(n), -1, np.trunc(n))
+        degree = np.where(np.isnan(n), -1, np.clip(np.trunc(n), -1, HIGHEST + 1))
         zero = [np.zeros(z.shape)] * (order + 1)
         before, now = list(zero), list(zero)
         before[0], now[0] = np.ones(z.shape), start[0] + start[1] * z
@@ -49,7 +52,7 @@ def _recurrence(
             now[1] = np.full(z.shape, start[1])
         out = np.where(degree == 0, before[order], now[order])
         top = int(degree.max(initial=0)) if degree.size else 0
-        for k in range(1, min(top, 10_000)):
+        for k in range(1, min(top, HIGHEST)):
             a, b, c = terms(k)
             after = [(a + b * z) * p - c * q for p, q in zip(now, before, strict=True)]
             for m in range(1, order + 1):
@@ -57,7 +60,8 @@ def _recurrence(
             before, now = now, after
             out = np.where(degree > k, now[order], out)
         out = np.where(degree < 0, 0.0, out * (2.0**order if shifted else 1.0))
-        return np.where((degree > limit) | np.isnan(x), np.nan, out)
+        far = degree > min(limit, HIGHEST)
+        return np.where(far | np.isnan(x), np.nan, out)
 
     def evaluated(x: Any, y: Any, *, order: int) -> Any:
         return two_in_double(lambda a, b: evaluate(a, b, order))(x, y)

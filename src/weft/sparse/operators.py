@@ -24,6 +24,7 @@ from weft.sparse.tensor import (
     refused,
 )
 
+
 def apply(op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """The result of an operator of which an argument is sparse."""
     if _keeps_zero(op, args[0], params):

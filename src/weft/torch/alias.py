@@ -265,7 +265,7 @@ def install() -> None:
     >>> weft.torch.install()
     >>> import torch
     >>> torch.zeros(2) + weft.ones(2)
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     >>> weft.torch.uninstall()
     """
     for root in _ROOTS:

@@ -138,6 +138,7 @@ def _order_samples(rng: np.random.Generator) -> Iterator[Sample]:
 
 pivot_order_op = define(
     "pivot_order",
+    refuses={"pivots": 10**6},
     inputs="pivots",
     eval=_order_eval,
     type=lambda pivots, *, rows: TensorType((*pivots.shape[:-1], rows), dtypes.int64),
