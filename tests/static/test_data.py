@@ -1,10 +1,13 @@
 """Data sets, queues and batches of other nodes' values."""
 
+import io
 import threading
 
 import numpy as np
 import pytest
+import tqdm
 
+import weft
 from weft import static as tf
 from weft.errors import ArgumentError, ShapeError
 from weft.static.data import Dataset
@@ -293,3 +296,12 @@ def test_errors_of_threads_come_out(session):
         coordinator.join()
     coordinator.clear_stop()
     assert not coordinator.wait_for_stop(0)
+
+
+def test_a_thread_that_watches_progress_bars_changes_no_queue():
+    bar = tqdm.tqdm(total=1, file=io.StringIO())  # which starts the thread
+    with tf.Graph().as_default(), tf.Session() as session:
+        queue = tf.FIFOQueue(2, [weft.float32], [()])
+        with pytest.raises(ArgumentError, match="no other thread"):
+            session.run(queue.dequeue())
+    bar.close()
