@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from by_loops import kernels_of
-from records import OPS, cases_of
+from records import OPS, SERIES, cases_of
 
 import weft
 from weft import dtype as dtypes
@@ -42,34 +42,6 @@ LAPACK = "linear algebra is LAPACK's"
 FOURIER = "fast Fourier transforms are NumPy's"
 PROGRAMS = "a program inside the program, which decides at run time what to do"
 PARTS = "parts of complex numbers"
-SERIES = (
-    "airy_ai",
-    "airy_slope",
-    "bessel_j0",
-    "bessel_j1",
-    "bessel_y0",
-    "bessel_y1",
-    "chebyshev_polynomial_t",
-    "chebyshev_polynomial_u",
-    "chebyshev_polynomial_v",
-    "chebyshev_polynomial_w",
-    "hermite_polynomial_h",
-    "hermite_polynomial_he",
-    "igamma",
-    "igammac",
-    "laguerre_polynomial_l",
-    "legendre_polynomial_p",
-    "modified_bessel_k0",
-    "modified_bessel_k1",
-    "scaled_modified_bessel_k0",
-    "scaled_modified_bessel_k1",
-    "shifted_chebyshev_polynomial_t",
-    "shifted_chebyshev_polynomial_u",
-    "shifted_chebyshev_polynomial_v",
-    "shifted_chebyshev_polynomial_w",
-    "spherical_bessel_j0",
-    "zeta",
-)
 REJECTION = ("standard_gamma", "gamma_moved", "von_mises")
 CALLS = {
     **dict.fromkeys(

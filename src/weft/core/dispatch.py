@@ -17,7 +17,7 @@ from weft import late
 from weft.core import eager_kernels, fast_path
 from weft.core.mode import RECORDING, VIEWS, mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
-from weft.core.size import OpenSizeError
+from weft.core.size import OpenSizeError, Shape
 from weft.core.tape import record
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.errors import ArgumentError, DeviceError, WeftError
@@ -177,6 +177,8 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
 
 def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to arguments of which one is no plain CPU tensor."""
+    if params and Shape in map(type, params.values()):
+        params = {k: tuple(v) if type(v) is Shape else v for k, v in params.items()}
     for a in args:
         own = a._interpreter if isinstance(a, Tensor) else None
         if own is not None and own.composes:

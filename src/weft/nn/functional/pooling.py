@@ -11,6 +11,7 @@ import numpy as np
 from weft import Tensor, reshape, scatter
 from weft import dtype as dtypes
 from weft.core.autocast import widened
+from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
@@ -109,7 +110,10 @@ def _max_pool(
         "kernel": kernel, "stride": steps, "padding": pads, "dilation": spread,
         "counts": counts,
     }  # fmt: skip
-    if not return_indices and not x.requires_grad:  # a gradient needs the indices
+    eager = x._interpreter is None and mode.capture is None
+    if (
+        eager and not return_indices and not x.requires_grad
+    ):  # no gradient needs indices
         return without_batch(max_pool_op(x, **windows), had)
     index = max_pool_index_op(x, **windows)
     out = without_batch(picked(x, index), had)
