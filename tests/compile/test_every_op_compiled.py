@@ -12,7 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from by_loops import kernels_of
-from records import OPS, SERIES, cases_of
+from records import OPS, cases_of
+from whole_calls import SERIES
 
 import weft
 from weft import dtype as dtypes

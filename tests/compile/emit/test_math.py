@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from llvmlite import ir
-from records import SERIES
+from whole_calls import SERIES
 
 import weft
 from weft.compile.emit import math as vector_math

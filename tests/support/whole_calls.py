@@ -1,0 +1,31 @@
+"""Operators that compiled programs call as a whole, in NumPy."""
+
+# Series and recurrences with as many terms as values ask.
+SERIES = (
+    "airy_ai",
+    "airy_slope",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_y0",
+    "bessel_y1",
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "igamma",
+    "igammac",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+    "modified_bessel_k0",
+    "modified_bessel_k1",
+    "scaled_modified_bessel_k0",
+    "scaled_modified_bessel_k1",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+    "spherical_bessel_j0",
+    "zeta",
+)
