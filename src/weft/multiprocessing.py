@@ -7,7 +7,6 @@ not memory that both share.
 from __future__ import annotations
 
 import multiprocessing as _std
-import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -75,7 +74,7 @@ def _run(fn: Any, number: int, args: tuple[Any, ...], errors: Any) -> None:
     except KeyboardInterrupt:
         pass
     except Exception:
-        errors.send_bytes(pickle.dumps(traceback.format_exc()))
+        errors.send_bytes(traceback.format_exc().encode())
         raise SystemExit(1) from None
 
 
@@ -111,7 +110,7 @@ class ProcessContext:
                 other.terminate()
             other.join()
         if self.errors[number].poll():
-            text = pickle.loads(self.errors[number].recv_bytes())
+            text = self.errors[number].recv_bytes().decode()
             raise ProcessRaisedException(
                 f"\n\n-- Process {number} terminated with the following error:\n{text}",
                 number,

@@ -59,7 +59,7 @@ register_pytree_node(
 
 
 def children_of(tree: Any) -> list[Any] | None:
-    """What a container has directly inside; None for a leaf.
+    """The direct children of a container; None for a leaf.
 
     >>> weft.core.pytree.children_of({"a": [1], "b": 2})
     [[1], 2]
