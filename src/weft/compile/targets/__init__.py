@@ -84,6 +84,7 @@ class Target(Protocol):
     """A machine that programs are compiled for."""
 
     name: str
+    in_place: bool  # whether executors write new state over the old
 
     @property
     def cost(self) -> CostModel:
@@ -120,6 +121,7 @@ class Target(Protocol):
         """The work of library calls for some sizes.
 
         Its ``works`` has the calls that the library computes; others are host calls.
+        ``workspace`` is the memory that they need beside the arena, in bytes.
         """
 
     def epilogue_fits(self, call: LibraryCall, sizes: Mapping[str, int]) -> bool:
