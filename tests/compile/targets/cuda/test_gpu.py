@@ -144,6 +144,12 @@ def test_state_is_written_in_place(gpu):
     assert state._data.address == before
 
 
+def test_a_step_without_arguments(gpu):
+    state, more = weft.zeros(3).to(gpu), weft.ones(3).to(gpu)
+    step = weft.compile(lambda: state.add_(more).sum())
+    assert [step().item() for _ in range(4)] == [3.0, 6.0, 9.0, 12.0]
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_an_index_out_of_range_changes_nothing(gpu, compiled):
     table, rows = weft.randn(4, 2).to(gpu), weft.tensor([0, 9]).to(gpu)
