@@ -36,8 +36,12 @@ def small(sample):
     return arrays and sum(np.size(a) for a in arrays) <= 200
 
 
-def close(gpu):
-    return 1e-12 if gpu.type == "gpu" else 1e-9
+def close(gpu, tensors):
+    """What rounding allows: kernels have other functions than NumPy, as on the CPU."""
+    if gpu.type == "gpu":
+        return 1e-12
+    narrow = any(t.dtype is weft.float32 for t in flat(tensors))
+    return 1e-6 if narrow else 1e-9
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,7 +50,7 @@ def test_every_operator_eagerly(name, gpu, rng):
     for sample in filter(small, op.samples(rng)):
         with np.errstate(all="ignore"):
             there, here = runs(op, sample, gpu), runs(op, sample, "cpu")
-        same(there, here, gpu, close=close(gpu))
+        same(there, here, gpu, close=close(gpu, here))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,7 +83,7 @@ def test_every_operator_compiled(name, gpu, rng):
             found = weft.compile(gradients)(*there)
         except weft.graph.CaptureError:  # whose result depends on values
             continue
-        same(found, want, gpu, close=close(gpu))
+        same(found, want, gpu, close=close(gpu, want))
 
 
 def train(device, compiled, steps=8):
