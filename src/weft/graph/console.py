@@ -51,6 +51,7 @@ class Console:
     def __init__(self, run: Any) -> None:
         self.run = run
         self.print = builtins.print
+        self.show_warning = getattr(warnings, "_showwarnmsg_impl", None)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -64,8 +65,8 @@ class Console:
             (Thread, "start", self._threading(Thread.start)),
             (warnings, "warn", self._warning(warnings.warn)),
             (logging.Logger, "handle", self._handling(logging.Logger.handle)),
-            (sys, "stdout", _Stream(self, sys.stdout)),
-            (sys, "stderr", _Stream(self, sys.stderr)),
+            (sys, "stdout", _Stream(self, "stdout")),
+            (sys, "stderr", _Stream(self, "stderr")),
             (sys, "breakpointhook", self._instead(sys.breakpointhook, _debugger)),
         ]
         pools: Any = sys.modules.get("concurrent.futures.thread")
@@ -100,6 +101,8 @@ class Console:
         return call
 
     def _print(self, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("file") is None and type(sys.stdout) is not _Stream:
+            kwargs["file"] = sys.stdout  # where the function itself has sent it
         self.add(self.print, args, kwargs)
 
     def _input(self, *args: Any) -> None:
@@ -143,13 +146,41 @@ class Console:
 
         return handle
 
+    def _filtered(
+        self, usual: Any, message: Any, category: Any, level: int, args: Any,
+        kwargs: Any,
+    ) -> None:  # fmt: skip
+        """Warn inside the function's own ``catch_warnings``, which decides what becomes
+        of it: an error, an item of a list, nothing, or a message after each run."""
+        if MARK in str(message):
+            raise refusal(
+                "compile: the function warns of a tensor's value inside "
+                "warnings.catch_warnings, which needs the value now. Warn outside of it"
+            )
+        module: Any = warnings
+        if module._showwarnmsg_impl is not self.show_warning:  # they are recorded
+            return usual(message, category, level + 1, *args, **kwargs)
+        shown: list[Any] = []
+        before, module._showwarnmsg = module._showwarnmsg, shown.append
+        try:
+            usual(message, category, level + 1, *args, **kwargs)
+        finally:
+            module._showwarnmsg = before
+        for one in shown:
+            self.add(before, (Constant(one),), {})
+
     def _warning(self, usual: Any) -> Any:
+        filters = warnings.filters
+
         def warn(
             message: Any, category: Any = None, stacklevel: int = 1, *args: Any,
             **kwargs: Any,
         ) -> None:  # fmt: skip
             if not (self.active() and _by_user(sys._getframe(1))):
                 usual(message, category, stacklevel + 1, *args, **kwargs)
+                return
+            if warnings.filters is not filters:
+                self._filtered(usual, message, category, stacklevel + 2, args, kwargs)
                 return
             frame = sys._getframe(stacklevel)
             kind = type(message) if isinstance(message, Warning) else category
@@ -227,14 +258,19 @@ def _by_user(frame: FrameType | None) -> bool:
 class _Stream:
     """A stream of text during a capture."""
 
-    def __init__(self, console: Console, stream: Any) -> None:
-        self._console, self._stream = console, stream
+    def __init__(self, console: Console, name: str) -> None:
+        self._console, self._name, self._stream = console, name, getattr(sys, name)
 
     def write(self, text: str) -> int:
         if self._console.active() and _by_user(sys._getframe(1)):
-            self._console.add(self._stream.write, (text,), {})
+            self._console.add(self._now, (text,), {})
             return len(text)
-        return self._stream.write(text)
+        return self._now(text)
+
+    def _now(self, text: str) -> int:
+        """Write to the stream that has this one's name now."""
+        now = getattr(sys, self._name)
+        return (self._stream if now is self else now).write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

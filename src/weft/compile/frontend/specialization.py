@@ -282,6 +282,7 @@ def specialize(
             captured = capture_call(
                 fn, args, kwargs, dynamic, None, reads.knows, numbers, anywhere=True
             )
+        reads.refuse_reading(captured.effects)
         return captured, reads
 
     captured, reads = complete(attempt)
