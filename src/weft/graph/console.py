@@ -12,7 +12,6 @@ from __future__ import annotations
 import builtins
 import copy
 import io
-import linecache
 import logging
 import re
 import sys
@@ -21,12 +20,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
-from types import FrameType
 from typing import Any
 
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
-from weft.errors import INTERNAL, is_library
+from weft.errors import called_by_user
 from weft.graph.effects import Built, Constant, Printed, Text
 from weft.graph.symbol import MARK, refusal
 
@@ -113,7 +111,7 @@ class Console:
 
     def _opening(self, usual: Any) -> Any:
         def open(file: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.active() and _by_user(sys._getframe(1)):
+            if self.active() and called_by_user(sys._getframe(1)):
                 raise refusal(
                     f"compile: the function opens the file {file!r}, once, when it is "
                     "captured; later calls would not do that fresh. Read or write "
@@ -125,7 +123,7 @@ class Console:
 
     def _threading(self, usual: Any) -> Any:
         def start(*args: Any, **kwargs: Any) -> Any:
-            if self.active() and _by_user(sys._getframe(1)):
+            if self.active() and called_by_user(sys._getframe(1)):
                 raise refusal(
                     "compile: the function has another thread do some work, which is "
                     "no part of a program. Do all of it in one thread: compiled code "
@@ -137,7 +135,7 @@ class Console:
 
     def _handling(self, usual: Any) -> Any:
         def handle(logger: Any, record: Any) -> None:
-            if self.active() and _by_user(sys._getframe(3)):
+            if self.active() and called_by_user(sys._getframe(3)):
                 bare = copy.copy(record)
                 bare.msg = bare.args = None
                 self.add(_log, (usual, logger, bare, record.msg, record.args), {})
@@ -176,7 +174,7 @@ class Console:
             message: Any, category: Any = None, stacklevel: int = 1, *args: Any,
             **kwargs: Any,
         ) -> None:  # fmt: skip
-            if not (self.active() and _by_user(sys._getframe(1))):
+            if not (self.active() and called_by_user(sys._getframe(1))):
                 usual(message, category, stacklevel + 1, *args, **kwargs)
                 return
             if warnings.filters is not filters:
@@ -243,18 +241,6 @@ def _log(handle: Any, logger: Any, record: Any, message: Any, args: Any) -> None
     handle(logger, fresh)
 
 
-def _by_user(frame: FrameType | None) -> bool:
-    """Whether the user's code calls, itself or through a library."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if INTERNAL[file] or file == linecache.__file__ or "importlib" in file:
-            return False
-        if not is_library(file):
-            return True
-        frame = frame.f_back
-    return False
-
-
 class _Stream:
     """A stream of text during a capture."""
 
@@ -262,7 +248,7 @@ class _Stream:
         self._console, self._name, self._stream = console, name, getattr(sys, name)
 
     def write(self, text: str) -> int:
-        if self._console.active() and _by_user(sys._getframe(1)):
+        if self._console.active() and called_by_user(sys._getframe(1)):
             self._console.add(self._now, (text,), {})
             return len(text)
         return self._now(text)

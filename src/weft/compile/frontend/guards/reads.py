@@ -116,11 +116,13 @@ class Reads:
         arguments: dict[str, Any],
         containers: Iterable[Any] = (),
         numbers: bool = False,
+        open_sizes: bool = False,
     ) -> None:
         self.module, self.optimizer = late.find("Module"), late.find("Optimizer")
         self.fn, self.arguments = fn, arguments
         self.containers = containers  # in the arguments, with attributes
         self.numbers = numbers  # whether floats are inputs
+        self.open_sizes = open_sizes  # whether there are sizes that are not known
         self.thread = threading.get_ident()
         self.outside: dict[int, tuple[Any, str]] = {}
         self.groups: dict[int, _Group] = {}
@@ -194,6 +196,11 @@ class Reads:
         self.entered[code] = names
         if self.numbers and "type" in code.co_names:
             raise refusal("compile: the function may ask what type a float argument is")
+        if self.open_sizes and {"type", "int"} <= {*code.co_names}:
+            raise refusal(
+                "compile: the function may ask whether the type of a size is int; "
+                f"use isinstance\n  at {describe_line(code, 0)}"
+            )
         for load in loads(code):
             if load.name not in names:
                 self.group(names).absent[load.name] = load.name
