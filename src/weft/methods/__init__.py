@@ -89,6 +89,7 @@ declare_later(
     methods="cross matrix_exp matrix_power",
 )  # fmt: skip
 declare_later("weft.linalg.solving", "det inverse logdet pinverse slogdet")
+declare_later("weft.ops.activation", "relu", methods="relu relu_")
 declare_later("weft.ops.bessel_functions", "i0")
 declare_later(
     "weft.ops.cumulative",
