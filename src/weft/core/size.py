@@ -441,7 +441,7 @@ class Size:
             return hash(self.__index__())
         return hash(tuple([(atoms, _odd(factor)) for atoms, factor in self.terms]))
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         return int if self._shows() else Size
 
