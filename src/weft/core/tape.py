@@ -62,7 +62,10 @@ class Storage:
 
     def touch(self, op_name: str, where: Any = None) -> None:
         """Note that an in-place operator has written here (``where`` in the code)."""
-        note_changes([self], op_name, where or caller())
+        code, lasti = where or caller()
+        self.version += 1
+        self.changed_at = next_number()
+        self.change = op_name, code, lasti
 
     def live_views(self) -> list[Any]:
         """The views that still exist."""
@@ -95,13 +98,15 @@ def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
 
 def caller() -> Where:
     """The user's code object and instruction offset."""
-    frame = sys._getframe(1)
-    while INTERNAL[frame.f_code.co_filename]:
+    frame = _getframe(1)
+    code = frame.f_code
+    while code is not _user and INTERNAL[code.co_filename]:
         back = frame.f_back
         if back is None:
             break
         frame = back
-    return frame.f_code, frame.f_lasti
+        code = frame.f_code
+    return code, frame.f_lasti
 
 
 class Packed(tuple[Any, ...]):

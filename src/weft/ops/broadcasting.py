@@ -129,7 +129,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
             if wanted == old:
                 return input
             params = {"shape": wanted}
-            return fast_path.view(_EXPAND, input, params, array, state, (old,))
+            return fast_path.view(_EXPAND, input, params, array, state)
     shape = flat_sizes("expand", sizes, size)
     lead = len(shape) - input.ndim
     if any(n == -1 for n in shape):

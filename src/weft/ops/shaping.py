@@ -91,7 +91,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
                 return input
             if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
-                return fast_path.view(_RESHAPE, input, params, array, state, (old,))
+                return fast_path.view(_RESHAPE, input, params, array, state)
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
     if same_shape(wanted, input.shape):
         return input

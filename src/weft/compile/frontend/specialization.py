@@ -278,11 +278,14 @@ def specialize(
     start_if_missing()  # every program needs it, and Python leaves a processor idle
 
     def attempt() -> tuple[Captured, Reads]:
-        reads = Reads(fn, known, containers((args, kwargs)), numbers=bool(numbers))
+        reads = Reads(
+            fn, known, containers((args, kwargs)), bool(numbers), bool(dynamic)
+        )
         with phase("capture"), reads.watching():
             captured = capture_call(
                 fn, args, kwargs, dynamic, None, reads.knows, numbers, anywhere=True
             )
+        reads.refuse_reading(captured.effects)
         return captured, reads
 
     captured, reads = complete(attempt)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import weft
 from weft import DType, Tensor, reshape
 from weft.core.autocast import lowered
 from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.complex_numbers import complex
 from weft.ops.conv import (
     Pairs,
     Sizes,
@@ -181,7 +181,7 @@ def _conv(
 def _of_parts(conv: Any, x: Tensor, w: Tensor, bias: Any) -> Tensor:
     """A convolution of complex numbers: those of their real and imaginary parts."""
     real = conv(x.real, w.real) - conv(x.imag, w.imag)
-    out = complex(real, conv(x.real, w.imag) + conv(x.imag, w.real))
+    out = weft.complex(real, conv(x.real, w.imag) + conv(x.imag, w.real))
     if bias is None:
         return out
     return out + reshape(bias, (-1, *[1] * (w.ndim - 2)))
