@@ -72,25 +72,37 @@ def _total(size: Any, reach: int, step: int) -> Any:
     return larger((-(-size // step) - 1) * step + reach - size, 0)
 
 
-def padded(x: Any, reach: Any, steps: Any, padding: str, fill: float) -> Any:
-    """A value (channels first) with the elements that ``SAME`` adds."""
+def padding_of(
+    x: Any, reach: Any, steps: Any, padding: str, fill: float
+) -> tuple[Any, tuple[tuple[int, int], ...]]:
+    """The elements that ``SAME`` adds before and after each axis of space.
+
+    Where a run decides how many there are, the value (channels first) has them already.
+    """
     padding = padding.upper()
     if padding == "VALID":
-        return x
+        return x, ((0, 0),) * len(reach)
     if padding != "SAME":
         raise ArgumentError(f"padding: expected 'SAME' or 'VALID', got {padding!r}")
-    known: list[int] = []
+    known: list[tuple[int, int]] = []
     sides = zip(x.shape[2:], reach, steps, strict=True)
     for axis, (size, k, step) in enumerate(sides):
         total = _total(size, k, step)
-        amounts = [total // 2, total - total // 2]
+        amounts = total // 2, total - total // 2
         if not isinstance(total, int):
-            x, amounts = _widened(x, axis + 2, amounts, fill), [0, 0]
-        known = [*amounts, *known]
-    return F.pad(x, known, value=fill) if any(known) else x
+            x, amounts = _widened(x, axis + 2, amounts, fill), (0, 0)
+        known.append(amounts)
+    return x, tuple(known)
 
 
-def _widened(x: Any, axis: int, amounts: list[Any], fill: float) -> Any:
+def padded(x: Any, reach: Any, steps: Any, padding: str, fill: float) -> Any:
+    """A value (channels first) with the elements that ``SAME`` adds."""
+    x, known = padding_of(x, reach, steps, padding, fill)
+    amounts = [n for pair in reversed(known) for n in pair]
+    return F.pad(x, amounts, value=fill) if any(amounts) else x
+
+
+def _widened(x: Any, axis: int, amounts: Any, fill: float) -> Any:
     """More elements on an axis, as many as the sizes of a run make necessary."""
     ends = [
         weft.full((*x.shape[:axis], n, *x.shape[axis + 1 :]), fill, dtype=x.dtype)
@@ -110,8 +122,8 @@ def convolved(
     x = _channels_first(x, axes, last)
     w = _node(filters).permute(axes + 1, axes, *range(axes))
     reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], apart, strict=True)]
-    x = padded(x, reach, steps, padding, 0.0)
-    out = _CONVOLUTIONS[axes](x, w, stride=steps, dilation=apart, groups=groups)
+    x, ends = padding_of(x, reach, steps, padding, 0.0)
+    out = _CONVOLUTIONS[axes](x, w, None, steps, ends, apart, groups)
     return _back(out, axes, last)
 
 
