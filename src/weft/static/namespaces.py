@@ -7,9 +7,14 @@ from typing import Any
 from weft.static import (
     absent,
     arrays,
+    clipping,
     contrib_layers,
+    elementwise,
+    indexing,
+    matrices,
     nn,
     rnn_cell,
+    segments,
 )
 from weft.static import (
     initializers as _initializers,
@@ -42,8 +47,16 @@ class Namespace:
         return f"<namespace {self.__name__!r}, {len(dir(self))} names>"
 
 
-def _from(module: Any, names: str) -> dict[str, Any]:
-    return {name: getattr(module, name) for name in names.split()}
+_ARRAYS = arrays, clipping, elementwise, indexing, matrices, segments
+
+
+def _from(modules: Any, names: str) -> dict[str, Any]:
+    """The values of these names in a module, or in the first of several that has it."""
+    places = modules if isinstance(modules, tuple) else (modules,)
+    return {
+        name: next(vars(place)[name] for place in places if name in vars(place))
+        for name in names.split()
+    }
 
 
 math = Namespace(
@@ -57,7 +70,7 @@ math = Namespace(
         "square subtract tan tanh truediv",
     ),
     **_from(
-        arrays,
+        _ARRAYS,
         "accumulate_n acos acosh argmax argmin asin asinh atan atan2 atanh bincount "
         "confusion_matrix cosh count_nonzero cumprod cumsum digamma erf erfc expm1 "
         "floormod is_finite is_inf is_nan lgamma log1p logical_xor reduce_logsumexp "
@@ -67,24 +80,24 @@ math = Namespace(
     ),
     **_from(nn, "in_top_k l2_normalize log_softmax log_sigmoid softmax softplus "
             "softsign top_k zero_fraction"),
-    divide_no_nan=arrays.div_no_nan,
+    divide_no_nan=elementwise.div_no_nan,
 )  # fmt: skip
 
 linalg = Namespace(
     "linalg",
     **_from(
-        arrays,
+        _ARRAYS,
         "cholesky cross diag diag_part einsum eye matrix_transpose norm qr svd "
         "tensordot trace",
     ),
     matmul=_math.matmul,
-    band_part=arrays.matrix_band_part,
-    det=arrays.matrix_determinant,
-    eigh=arrays.self_adjoint_eig,
-    inv=arrays.matrix_inverse,
-    solve=arrays.matrix_solve,
+    band_part=matrices.matrix_band_part,
+    det=matrices.matrix_determinant,
+    eigh=matrices.self_adjoint_eig,
+    inv=matrices.matrix_inverse,
+    solve=matrices.matrix_solve,
     l2_normalize=nn.l2_normalize,
-    global_norm=arrays.global_norm,
+    global_norm=clipping.global_norm,
 )
 
 random = Namespace(
