@@ -11,7 +11,7 @@ A program builds a graph, and a session runs it::
         session.run(step, {x: data})
 """
 
-from weft.core.size import TensorShape
+from weft.core.size import Dimension, TensorShape
 from weft.dtype import (
     DType,
     as_dtype,
@@ -395,6 +395,7 @@ __all__ = [
     "Assert",
     "ConfigProto",
     "DType",
+    "Dimension",
     "FIFOQueue",
     "GPUOptions",
     "Graph",

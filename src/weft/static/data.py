@@ -456,7 +456,7 @@ class _Leaf:
 
     def __init__(self, value: Any) -> None:
         self.node = None
-        if isinstance(value, StaticTensor) and value.op is CONSTANT:
+        if isinstance(value, StaticTensor) and value.node.op is CONSTANT:
             value = value.node.params["value"]
         if isinstance(value, StaticTensor):
             self.node, self.dtype = value, value.dtype

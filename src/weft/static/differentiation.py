@@ -140,7 +140,7 @@ def stop_gradient(input: Any) -> StaticTensor:
     >>> g = weft.static.Graph()
     >>> with g.as_default():
     ...     x = weft.static.placeholder(weft.float32, [])
-    ...     weft.static.gradients(x * weft.static.stop_gradient(x), x)[0].op.name
+    ...     weft.static.gradients(x * weft.static.stop_gradient(x), x)[0].op.type
     'absorb'
     """
     return input.detach()

@@ -141,7 +141,7 @@ def placeholder_with_default(
     (1.0, 0.5)
     """
     node = as_node(input)
-    if node.op is CONSTANT:
+    if node.node.op is CONSTANT:
         value = np.asarray(node.node.params["value"])
         return fed_by(lambda session: [value], [node.dtype], [shape], name)[0]
     if tuple(shape) != node.static_shape:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.autograd.modes import no_grad
 from weft.config import config
+from weft.core.device import device as device_named
 from weft.core.pytree import LEAF, tree_flatten, tree_map, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -142,6 +144,50 @@ class Session:
     def __exit__(self, *error: Any) -> None:
         self._leave()
         self.close()
+
+    @contextmanager
+    def as_default(self) -> Iterator[Session]:
+        """Make this the default session in a ``with`` block that does not close it.
+
+        >>> session = weft.static.Session(weft.static.Graph())
+        >>> with session.as_default():
+        ...     weft.static.get_default_session() is session
+        True
+        """
+        context = self.graph.as_default()
+        with context:
+            _stack.sessions.append(self)
+            try:
+                yield self
+            finally:
+                _stack.sessions.reverse()
+                _stack.sessions.remove(self)
+                _stack.sessions.reverse()
+
+    @property
+    def graph_def(self) -> ir.Graph:
+        """The graph so far, as ``Graph.as_graph_def`` gives it."""
+        return self.graph.as_graph_def()
+
+    @property
+    def sess_str(self) -> str:
+        """Nothing: there is no server."""
+        return ""
+
+    def list_devices(self) -> list[Any]:
+        """The one device that runs are on."""
+        return [device_named("cpu")]
+
+    def make_callable(self, fetches: Any, feed_list: Any = None) -> Any:
+        """A function of the fed values, in the order of ``feed_list``.
+
+        >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+        ...     x = weft.static.placeholder(weft.float32, [])
+        ...     float(session.make_callable(x + 1, [x])(2.0))
+        3.0
+        """
+        feeds = list(feed_list or ())
+        return lambda *values: self.run(fetches, dict(zip(feeds, values, strict=True)))
 
     def _leave(self) -> None:
         _stack.sessions.remove(self)

@@ -93,9 +93,9 @@ class Variable(StaticTensor):
         self.initializer = Operation(graph, node)
 
     @property
-    def op(self) -> Any:
-        """The operation that reads the variable, which has the variable's name."""
-        return Operation(self.graph, self.node)
+    def initial_value(self) -> StaticTensor:
+        """The node of the first value."""
+        return self.graph.symbol(self.variable.initial)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return repr(self.alias())
