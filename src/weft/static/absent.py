@@ -84,7 +84,6 @@ REASONS = {
     "image.resize_bicubic": "use image.resize_bilinear",
     "image.resize_area": "use nn.avg_pool, or image.resize_bilinear",
     "setdiff1d": "its shape depends on values; call numpy.setdiff1d on fetched values",
-    "dynamic_stitch": "use scatter_nd",
     "contrib.data": "use data",
     "compat": "use weft.static itself: it is TensorFlow 1's interface",
     "ragged": "there are no ragged tensors; use padded_batch and sequence_mask",

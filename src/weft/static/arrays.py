@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.core.size import TensorShape
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
@@ -21,7 +22,9 @@ from weft.static.building import (
 from weft.static.graph import StaticTensor, constant
 from weft.static.math import (
     _node,
+    identity,
 )
+from weft.static.math import shape as shape_of
 from weft.static.rnn import reversed_in_time
 from weft.static.shapes import sizes_of
 
@@ -457,3 +460,137 @@ def meshgrid(*args: Any, indexing: str = "xy") -> list[Any]:
     (3, 2)
     """
     return list(weft.meshgrid(*[as_node(a) for a in args], indexing=indexing))
+
+
+@function
+def roll(input: Any, shift: Any, axis: Any) -> Any:
+    """Elements moved along axes; those that leave at one end come in at the other.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.roll([1, 2, 3], 1, 0))
+    array([3, 1, 2])
+    """
+    return weft.roll(as_node(input), shift, axis)
+
+
+@function
+def repeat(input: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Each element so many times.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.repeat([1, 2], 2))
+    array([1, 1, 2, 2])
+    """
+    return weft.repeat_interleave(as_node(input), repeats, axis)
+
+
+@function
+def ensure_shape(x: Any, shape: Any) -> Any:
+    """The tensor, with sizes that are known from here on and checked in a run.
+
+    >>> with weft.static.Graph().as_default():
+    ...     x = weft.static.placeholder(weft.float32, [None, 2])
+    ...     weft.static.ensure_shape(x, [3, 2]).get_shape()
+    (3, 2)
+    """
+    out = identity(x)
+    out.set_shape(shape)
+    return out
+
+
+@function
+def shape_n(input: Any, out_type: Any = weft.int32) -> list[Any]:
+    """The shape of each of several tensors.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.shape_n([[1.0, 2.0]]))
+    [array([2], dtype=int32)]
+    """
+    return [shape_of(x, out_type=out_type) for x in input]
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape that tensors of two shapes have together.
+
+    >>> weft.static.broadcast_static_shape([3, 1], [4])
+    (3, 4)
+    """
+    return TensorShape(np.broadcast_shapes(tuple(shape_x), tuple(shape_y)))
+
+
+def dimension_value(dimension: Any) -> int | None:
+    """The number of a size; None if a run decides it.
+
+    >>> weft.static.dimension_value(weft.static.Dimension(3))
+    3
+    """
+    return None if dimension is None else getattr(dimension, "value", dimension)
+
+
+@function
+def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any) -> Any:
+    """Blocks of space, after zeros around them, moved into the batch.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = np.ones((1, 2, 2, 1), "f")
+    ...     y = weft.static.space_to_batch_nd(x, [2, 2], np.zeros((2, 2)))
+    ...     session.run(y).shape
+    (4, 1, 1, 1)
+    """
+    blocks, ends = np.asarray(block_shape).tolist(), np.asarray(paddings, int).tolist()
+    x, axes = as_node(input), len(blocks)
+    wide = [n for pair in reversed(ends) for n in pair]
+    x = F.pad(x, [0, 0] * (x.ndim - 1 - axes) + wide)
+    batch, space, rest = x.shape[0], x.shape[1 : axes + 1], x.shape[axes + 1 :]
+    split = [m for n, b in zip(space, blocks, strict=True) for m in (n // b, b)]
+    count = builtins.range
+    order = [*count(2, 2 * axes + 1, 2), 0, *count(1, 2 * axes + 1, 2)]
+    order += count(2 * axes + 1, 2 * axes + 1 + len(rest))
+    x = x.reshape(batch, *split, *rest).permute(order)
+    small = [n // b for n, b in zip(space, blocks, strict=True)]
+    return x.reshape(batch * int(np.prod(blocks)), *small, *rest)
+
+
+@function
+def batch_to_space_nd(input: Any, block_shape: Any, crops: Any) -> Any:
+    """Blocks of the batch moved into space, whose ends are then cut off.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = np.ones((4, 1, 1, 1), "f")
+    ...     y = weft.static.batch_to_space_nd(x, [2, 2], np.zeros((2, 2)))
+    ...     session.run(y).shape
+    (1, 2, 2, 1)
+    """
+    blocks, ends = np.asarray(block_shape).tolist(), np.asarray(crops, int).tolist()
+    x, axes, count = as_node(input), len(blocks), builtins.range
+    space, rest = x.shape[1 : axes + 1], x.shape[axes + 1 :]
+    batch = x.shape[0] // int(np.prod(blocks))
+    order = [axes, *[d for k in count(axes) for d in (axes + 1 + k, k)]]
+    order += count(2 * axes + 1, 2 * axes + 1 + len(rest))
+    x = x.reshape(*blocks, batch, *space, *rest).permute(order)
+    x = x.reshape(batch, *[n * b for n, b in zip(space, blocks, strict=True)], *rest)
+    for axis, (low, high) in enumerate(ends, 1):
+        x = x.narrow(axis, low, x.shape[axis] - low - high)
+    return x
+
+
+def space_to_batch(input: Any, paddings: Any, block_size: int) -> Any:
+    """``space_to_batch_nd`` of two axes with one block size.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = np.ones((1, 2, 2, 1), "f")
+    ...     session.run(weft.static.space_to_batch(x, [[0, 0], [0, 0]], 2)).shape
+    (4, 1, 1, 1)
+    """
+    return space_to_batch_nd(input, [block_size] * 2, paddings)
+
+
+def batch_to_space(input: Any, crops: Any, block_size: int) -> Any:
+    """``batch_to_space_nd`` of two axes with one block size.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = np.ones((4, 1, 1, 1), "f")
+    ...     session.run(weft.static.batch_to_space(x, [[0, 0], [0, 0]], 2)).shape
+    (1, 2, 2, 1)
+    """
+    return batch_to_space_nd(input, [block_size] * 2, crops)

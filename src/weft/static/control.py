@@ -153,6 +153,36 @@ def map_fn(fn: Callable[[Any], Any], elems: Any, name: str = "") -> Any:
     return weft.map(fn, tree_map(_node, elems))
 
 
+def foldl(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, name: str = "",
+    **options: Any,
+) -> Any:  # fmt: skip
+    """The last value of ``fn(accumulated, element)`` along the first axis.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant([5.0, 1.0, 2.0])
+    ...     float(session.run(weft.static.foldl(lambda a, x: a - x, x)))
+    2.0
+    """
+    found = scan(fn, elems, initializer)
+    return tree_map(lambda x: x[-1], found)
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, name: str = "",
+    **options: Any,
+) -> Any:  # fmt: skip
+    """The last value of ``fn(accumulated, element)``, from the end of the first axis.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant([5.0, 1.0, 8.0])
+    ...     float(session.run(weft.static.foldr(lambda a, x: a - x, x)))
+    2.0
+    """
+    found = scan(fn, elems, initializer, reverse=True)
+    return tree_map(lambda x: x[0], found)
+
+
 while_loop = recorded(
     while_loop, several(lambda c, b, loop_vars, *_, **k: len(loop_vars))
 )

@@ -13,6 +13,7 @@ from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import ir
 from weft.graph.gradients import add_gradients
 from weft.ops.creation import zeros_like
+from weft.ops.joining import stack
 from weft.static.graph import StaticTensor, get_default_graph, is_unranked, node_of
 from weft.static.unranked import Recorded, Unranked, above, recorded
 from weft.static.variable import Variable
@@ -225,3 +226,23 @@ def _keywords(fn: Callable[..., Any]) -> tuple[str, ...]:
     except (TypeError, ValueError):  # nor has another function in C any of ours
         return ()
     return tuple(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[StaticTensor]:
+    """The second derivatives of a sum, for each x a tensor of its shape twice.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant([1.0, 2.0])
+    ...     session.run(weft.static.hessians(weft.static.reduce_sum(x**3), x)[0])
+    array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
+    found = []
+    for x in _listed(xs):
+        (first,) = gradients(ys, x)
+        if first is None:
+            raise ArgumentError(f"hessians: {ys!r} does not depend on {x!r}")
+        rows = [gradients(one, x)[0] for one in first.reshape(-1)]
+        rows = [zeros_like(x) if row is None else row for row in rows]
+        found.append(stack(rows).reshape(*x.shape, *x.shape))
+    return found

@@ -8,12 +8,14 @@ import numpy as np
 
 import weft
 from weft.dtype import as_dtype
+from weft.nn import functional as F
 from weft.static.building import as_node, function
 from weft.static.math import (
     _binary,
     _reduction,
     _unary,
     floordiv,
+    identity,
     mod,
     multiply,
     truediv,
@@ -41,6 +43,26 @@ xdivy = _binary(
     lambda x, y: weft.where(x == 0, 0.0, x / weft.where(x == 0, 1.0, y)),
     "xdivy", "[3.0], [2.0]",
 )  # fmt: skip
+
+
+def _imaginary(x: Any) -> Any:
+    return weft.imag(x) if x.dtype.is_complex else weft.zeros_like(x)
+
+
+xlogy = _binary(weft.xlogy, "math.xlogy", "[3.0], [2.0]")
+xlog1py = _binary(weft.special.xlog1py, "math.xlog1py", "[3.0], [2.0]")
+truncatediv = _binary(lambda x, y: weft.trunc(x / y).to(x.dtype), "truncatediv")
+igamma = _binary(weft.igamma, "igamma", "[3.0], [2.0]")
+igammac = _binary(weft.igammac, "igammac", "[3.0], [2.0]")
+zeta = _binary(weft.special.zeta, "zeta", "[3.0], [2.0]")
+erfinv, ndtri = (
+    _unary(weft.erfinv, "math.erfinv"),
+    _unary(weft.special.ndtri, "math.ndtri"),
+)
+real, imag = _unary(weft.real, "real"), _unary(_imaginary, "imag")
+conj, angle = _unary(weft.conj, "conj"), _unary(weft.angle, "angle")
+log_sigmoid = _unary(F.logsigmoid, "log_sigmoid")
+complex = _binary(weft.complex, "complex", "[3.0], [2.0]")
 reduce_logsumexp = _reduction(weft.logsumexp, "reduce_logsumexp")
 reduce_variance = _reduction(
     lambda x, dims, keep: weft.var(x, dims, correction=0, keepdim=keep),
@@ -128,3 +150,37 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     array([2., 4.], dtype=float32)
     """
     return multiply(scalar, x, name)
+
+
+@function
+def multiply_no_nan(x: Any, y: Any) -> Any:
+    """The product, and zero where the second factor is zero.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.math.multiply_no_nan([np.inf, 2.0], [0.0, 3.0]))
+    array([0., 6.])
+    """
+    x, y = as_node(x), as_node(y)
+    return weft.where(y == 0, 0.0, x * y)
+
+
+@function
+def reciprocal_no_nan(x: Any) -> Any:
+    """The reciprocal, and zero of zero.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.math.reciprocal_no_nan([0.0, 4.0]))
+    array([0.  , 0.25], dtype=float32)
+    """
+    return div_no_nan(1.0, x)
+
+
+@function
+def identity_n(input: Any) -> list[Any]:
+    """A new node with the value of each.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     [float(v) for v in session.run(weft.static.identity_n([1.0, 2.0]))]
+    [1.0, 2.0]
+    """
+    return [identity(x) for x in input]

@@ -94,6 +94,24 @@ scatter_sub = _rows(
 )  # fmt: skip
 
 
+scatter_mul = _rows(
+    "scatter_mul", lambda x, i, v: weft.index_reduce(x, 0, i, v, "prod"),
+    "Rows of a variable times updates.",
+)  # fmt: skip
+scatter_div = _rows(
+    "scatter_div", lambda x, i, v: weft.index_reduce(x, 0, i, 1 / v, "prod"),
+    "Rows of a variable divided by updates.",
+)  # fmt: skip
+scatter_max = _rows(
+    "scatter_max", lambda x, i, v: weft.index_reduce(x, 0, i, v, "amax"),
+    "Rows of a variable, and of updates where those are larger.",
+)  # fmt: skip
+scatter_min = _rows(
+    "scatter_min", lambda x, i, v: weft.index_reduce(x, 0, i, v, "amin"),
+    "Rows of a variable, and of updates where those are smaller.",
+)  # fmt: skip
+
+
 @function
 def argmax(
     input: Any, axis: int | None = None, dimension: int | None = None,
@@ -202,3 +220,118 @@ def tensor_scatter_update(tensor: Any, indices: Any, updates: Any) -> Any:
     x, ids = as_node(tensor), as_node(indices)
     index = tuple(ids[..., k] for k in builtins.range(ids.shape[-1]))
     return weft.index_put(x, index, as_node(updates, x.dtype))
+
+
+def _at(name: str, text: str, variable: bool, change: Any) -> Any:
+    """A function that changes elements at rows of indices."""
+
+    def call(ref: Any, indices: Any, updates: Any, use_locking: bool = False) -> Any:
+        now = ref.read_value() if variable else as_node(ref)
+        ids = as_node(indices).to(weft.int64)
+        index = tuple(ids[..., k] for k in builtins.range(ids.shape[-1]))
+        new = change(now, index, as_node(updates, now.dtype))
+        return ref.assign(new) if variable else new
+
+    call.__name__ = call.__qualname__ = name
+    first = "weft.static.Variable([1.0, 2.0, 3.0])" if variable else "[1.0, 2.0, 3.0]"
+    call.__doc__ = f"""{text} at rows of indices.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = {first}
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(weft.static.{name}(w, [[1]], [10.0])).shape
+    (3,)
+    """
+    return function(call)
+
+
+def _put(x: Any, index: Any, new: Any) -> Any:
+    return weft.index_put(x, index, new)
+
+
+def _add(x: Any, index: Any, new: Any) -> Any:
+    return weft.index_put(x, index, new, accumulate=True)
+
+
+def _sub(x: Any, index: Any, new: Any) -> Any:
+    return weft.index_put(x, index, -new, accumulate=True)
+
+
+scatter_nd_update = _at("scatter_nd_update", "A variable with other values", True, _put)
+scatter_nd_add = _at("scatter_nd_add", "A variable with updates added", True, _add)
+scatter_nd_sub = _at("scatter_nd_sub", "A variable less updates", True, _sub)
+tensor_scatter_add = _at("tensor_scatter_add", "A tensor, updates added", False, _add)
+tensor_scatter_sub = _at("tensor_scatter_sub", "A tensor less updates", False, _sub)
+tensor_scatter_nd_update = tensor_scatter_update
+tensor_scatter_nd_add, tensor_scatter_nd_sub = tensor_scatter_add, tensor_scatter_sub
+
+
+@function
+def batch_gather(params: Any, indices: Any) -> Any:
+    """Rows by indices, in each batch its own.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.batch_gather([[1, 2], [3, 4]], [[1], [0]]))
+    array([[2],
+           [3]])
+    """
+    x, ids = as_node(params), as_node(indices).to(weft.int64)
+    lead = ids.ndim - 1
+    rest = x.shape[lead + 1 :]
+    ids = ids.reshape(*ids.shape, *[1] * len(rest))
+    return weft.gather(x, lead, weft.broadcast_to(ids, (*ids.shape[: lead + 1], *rest)))
+
+
+@function
+def invert_permutation(x: Any) -> Any:
+    """The permutation that undoes another one.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.invert_permutation([2, 0, 1]))
+    array([1, 2, 0])
+    """
+    order = as_node(x)
+    return weft.argsort(order).to(order.dtype)
+
+
+@function
+def searchsorted(
+    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = weft.int32
+) -> Any:
+    """The places at which values would keep a sequence in order.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.searchsorted([1.0, 3.0], [0.0, 2.0, 3.0]))
+    array([0, 1, 1], dtype=int32)
+    """
+    found = weft.searchsorted(as_node(sorted_sequence), as_node(values), side=side)
+    return found.to(as_dtype(out_type))
+
+
+@function
+def unravel_index(indices: Any, dims: Any) -> Any:
+    """Positions in a flat array as rows of indices, one row an axis.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.unravel_index([5], [2, 3]))
+    array([[1],
+           [2]])
+    """
+    return weft.stack(list(weft.unravel_index(as_node(indices), tuple(dims))))
+
+
+@function
+def dynamic_stitch(indices: Any, data: Any) -> Any:
+    """Rows of several tensors put where their indices say; all places must be known.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.dynamic_stitch([[0, 2], [1]], [[1.0, 3.0], [2.0]]))
+    array([1., 2., 3.], dtype=float32)
+    """
+    places = [as_node(ids).reshape(-1).to(weft.int64) for ids in indices]
+    tensors = [as_node(rows) for rows in data]
+    axes = as_node(indices[0]).ndim
+    rest = tensors[0].shape[axes:]
+    rows = weft.cat([t.reshape(-1, *rest) for t in tensors])
+    start = weft.zeros((rows.shape[0], *rest), dtype=rows.dtype)
+    return weft.index_copy(start, 0, weft.cat(places), rows)

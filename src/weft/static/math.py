@@ -116,7 +116,7 @@ def _reduction(
 
 def _described(call: Any, fn: Any, name: str, at: str) -> Any:
     """The function with its name and an example, in which it agrees with Weft's."""
-    call.__name__ = call.__qualname__ = name
+    call.__name__ = call.__qualname__ = name.rpartition(".")[2]
     call.__doc__ = f"""TensorFlow's name for ``weft.{fn.__name__}``.
 
     >>> g = weft.static.Graph()

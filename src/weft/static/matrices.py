@@ -170,3 +170,107 @@ def cross(a: Any, b: Any) -> Any:
     array([0., 0., 1.], dtype=float32)
     """
     return weft.linalg.cross(as_node(a), as_node(b))
+
+
+@function
+def logdet(matrix: Any) -> Any:
+    """The logarithm of the determinant of positive definite matrices.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     round(session.run(weft.static.linalg.logdet([[4.0]])).item(), 4)
+    1.3863
+    """
+    return weft.logdet(as_node(matrix))
+
+
+@function
+def matrix_set_diag(input: Any, diagonal: Any) -> Any:
+    """Matrices with another diagonal.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = [[1.0, 2.0], [3.0, 4.0]]
+    ...     session.run(weft.static.matrix_set_diag(x, [0.0, 0.0]))
+    array([[0., 2.],
+           [3., 0.]], dtype=float32)
+    """
+    x = as_node(input)
+    return weft.diagonal_scatter(x, as_node(diagonal, x.dtype), 0, -2, -1)
+
+
+@function
+def matrix_triangular_solve(
+    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False
+) -> Any:
+    """The solutions of triangular systems.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.matrix_triangular_solve([[2.0]], [[4.0]])).item()
+    2.0
+    """
+    a = as_node(matrix)
+    a = a.mT if adjoint else a
+    return weft.linalg.solve_triangular(a, as_node(rhs), upper=lower == adjoint)
+
+
+@function
+def cholesky_solve(chol: Any, rhs: Any) -> Any:
+    """The solutions of systems whose Cholesky factors are given.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.cholesky_solve([[2.0]], [[4.0]])).item()
+    1.0
+    """
+    return weft.cholesky_solve(as_node(rhs), as_node(chol))
+
+
+@function
+def matvec(a: Any, b: Any, transpose_a: bool = False) -> Any:
+    """Matrices times vectors.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.linalg.matvec([[1.0, 2.0]], [3.0, 4.0]))
+    array([11.], dtype=float32)
+    """
+    x = as_node(a)
+    x = x.mT if transpose_a else x
+    return weft.squeeze(weft.matmul(x, as_node(b).unsqueeze(-1)), -1)
+
+
+@function
+def self_adjoint_eigvals(tensor: Any) -> Any:
+    """The eigenvalues of symmetric matrices, in order.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.self_adjoint_eigvals([[2.0, 0.0], [0.0, 1.0]]))
+    array([1., 2.], dtype=float32)
+    """
+    return weft.linalg.eigvalsh(as_node(tensor))
+
+
+def _transform(name: str, fn: Any) -> Any:
+    def call(input: Any) -> Any:
+        return fn(as_node(input))
+
+    call.__name__ = call.__qualname__ = name
+    shape = {"2": "(4, 4)", "3": "(2, 4, 4)"}.get(name[-2], "(4,)")
+    call.__doc__ = f"""A discrete Fourier transform (``weft.fft.{fn.__name__}``).
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.{name}(np.ones({shape}, "complex64"))).shape
+    {shape}
+    """
+    return function(call)
+
+
+def _three(fn: Any) -> Any:
+    def call(x: Any) -> Any:
+        return fn(x, dim=(-3, -2, -1))
+
+    call.__name__ = fn.__name__
+    return call
+
+
+fft, ifft = _transform("fft", weft.fft.fft), _transform("ifft", weft.fft.ifft)
+fft2d, ifft2d = _transform("fft2d", weft.fft.fft2), _transform("ifft2d", weft.fft.ifft2)
+fft3d = _transform("fft3d", _three(weft.fft.fftn))
+ifft3d = _transform("ifft3d", _three(weft.fft.ifftn))

@@ -31,7 +31,7 @@ class Namespace:
     """A set of names under a name; one that is not there says so.
 
     >>> weft.static.linalg
-    <namespace 'linalg', 20 names>
+    <namespace 'linalg', 29 names>
     """
 
     def __init__(self, name: str, **members: Any) -> None:
@@ -76,7 +76,9 @@ math = Namespace(
         "floormod is_finite is_inf is_nan lgamma log1p logical_xor reduce_logsumexp "
         "reduce_std reduce_variance rint round sinh squared_difference "
         "unsorted_segment_max unsorted_segment_mean unsorted_segment_min "
-        "unsorted_segment_prod unsorted_segment_sum xdivy",
+        "unsorted_segment_prod unsorted_segment_sum xdivy xlogy xlog1py erfinv ndtri "
+        "igamma igammac zeta real imag conj angle multiply_no_nan reciprocal_no_nan "
+        "invert_permutation scalar_mul",
     ),
     **_from(nn, "in_top_k l2_normalize log_softmax log_sigmoid softmax softplus "
             "softsign top_k zero_fraction"),
@@ -88,9 +90,15 @@ linalg = Namespace(
     **_from(
         _ARRAYS,
         "cholesky cross diag diag_part einsum eye matrix_transpose norm qr svd "
-        "tensordot trace",
+        "tensordot trace logdet matvec cholesky_solve",
     ),
     matmul=_math.matmul,
+    set_diag=matrices.matrix_set_diag,
+    triangular_solve=matrices.matrix_triangular_solve,
+    eigvalsh=matrices.self_adjoint_eigvals,
+    transpose=matrices.matrix_transpose,
+    tensor_diag=matrices.diag,
+    tensor_diag_part=matrices.diag_part,
     band_part=matrices.matrix_band_part,
     det=matrices.matrix_determinant,
     eigh=matrices.self_adjoint_eig,
