@@ -408,7 +408,7 @@ def test_shapes_answer_as_tensorflow_s_do():
         with pytest.raises(ValueError, match="not compatible"):
             y.set_shape([3, 5])
         y.set_shape([3, None])
-        assert y.get_shape().as_list() == [3, 4] and y.op.type == "reshape"
+        assert (y.get_shape().as_list(), y.op.type) == ([3, 4], "reshape")
         assert static.Variable(1.0, name="w").op.name == "w"
     session = static.Session(x.graph)
     assert session.make_callable(y, [x])(np.ones((3, 4))).shape == (3, 4)
@@ -416,4 +416,5 @@ def test_shapes_answer_as_tensorflow_s_do():
         session.run(y, {x: np.ones((2, 4))})
     with session.as_default():
         assert y.eval({x: np.zeros((3, 4))}).sum() == 0
-    assert not session.closed and static.get_default_session() is None
+    assert not session.closed
+    assert static.get_default_session() is None

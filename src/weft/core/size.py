@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.core.record import Record
-from weft.errors import ArgumentError, ShapeError, user_line
+from weft.errors import INTERNAL, ArgumentError, ShapeError, user_line
 
 
 class Atom:
@@ -761,6 +762,11 @@ class UnknownDimension:
 UNKNOWN = UnknownDimension()
 
 
+def _asked_by_user() -> bool:
+    """Whether a size is asked for outside of Weft, whose own code has plain numbers."""
+    return not INTERNAL[sys._getframe(2).f_code.co_filename]
+
+
 class TensorShape(Shape):
     """A tuple of sizes with the questions of TensorFlow's ``TensorShape``.
 
@@ -774,7 +780,9 @@ class TensorShape(Shape):
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        return Dimension(found) if found is None or type(found) is int else found
+        if (found is None or type(found) is int) and _asked_by_user():
+            return Dimension(found)
+        return found
 
     def as_list(self) -> list[int | None]:
         """The sizes, with None for those that a run decides."""

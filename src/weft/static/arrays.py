@@ -134,7 +134,12 @@ def split(
         count = int(num_or_size_splits)
         if isinstance(whole, int) and whole % count:
             raise ShapeError(f"split: {whole} elements are not {count} equal parts")
-        return list(weft.split(x, whole // count, axis))
+        if isinstance(whole, int):
+            return list(weft.split(x, whole // count, axis))
+        part = whole // count
+        if part * count != whole:
+            raise ShapeError(f"split: {whole} elements are not {count} equal parts")
+        return [x.narrow(axis, part * k, part) for k in builtins.range(count)]
     sizes = list(num_or_size_splits)
     if -1 in sizes:
         rest = whole - sum(n for n in sizes if n != -1)

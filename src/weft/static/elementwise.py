@@ -158,7 +158,7 @@ def multiply_no_nan(x: Any, y: Any) -> Any:
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
     ...     session.run(weft.static.math.multiply_no_nan([np.inf, 2.0], [0.0, 3.0]))
-    array([0., 6.])
+    array([0., 6.], dtype=float32)
     """
     x, y = as_node(x), as_node(y)
     return weft.where(y == 0, 0.0, x * y)

@@ -287,6 +287,8 @@ class Graph(Building):
         self.outside = Outside(self)
         self.unranked: dict[str, Any] = {}  # placeholders without a shape
         self.waits: tuple[Any, ...] = ()  # control inputs that are unranked
+        self.texts = False  # whether there are constants that are texts
+        self.overrides: dict[str, Any] = {}  # gradients by TensorFlow's type
         self.ranks: Any = None  # while recorded calls are made: see ``unranked``
 
     # -- building
@@ -301,6 +303,30 @@ class Graph(Building):
             # the last one of its kind: an interactive session may close out of order
             last = len(_stack.graphs) - 1 - _stack.graphs[::-1].index(self)
             del _stack.graphs[last]
+
+    @contextmanager
+    def gradient_override_map(self, op_type_map: dict[str, str]) -> Iterator[None]:
+        """Let the nodes made inside have registered gradients, by TensorFlow's types.
+
+        >>> @weft.static.RegisterGradient("Straight")
+        ... def _(op, grad):
+        ...     return grad
+        >>> graph = weft.static.Graph()
+        >>> with graph.as_default(), weft.static.Session() as session:
+        ...     x = weft.static.constant([0.5, -2.0])
+        ...     with graph.gradient_override_map({"Sign": "Straight"}):
+        ...         y = weft.static.sign(x)
+        ...     session.run(weft.static.gradients(y, x)[0])
+        array([1., 1.], dtype=float32)
+        """
+        from weft.static.differentiation import overriding
+
+        before = self.overrides
+        self.overrides = {**before, **overriding(op_type_map)}
+        try:
+            yield
+        finally:
+            self.overrides = before
 
     def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         with self.builder.control(self._bumps):
@@ -605,7 +631,11 @@ def constant(
     <constant 'Const' float32[2]>
     """
     from weft.ops.creation import tensor
+    from weft.static.text import Text, is_text
 
+    if is_text(value):
+        get_default_graph().texts = True
+        return Text(value, name)  # type: ignore[return-value]
     with paused():
         array = tensor(value, dtype=dtype).to_host()
     if shape is not None:

@@ -30,6 +30,8 @@ from weft.static.graph import (
     node_of,
 )
 from weft.static.runs import Run
+from weft.static.sparse import fed
+from weft.static.text import has_texts, with_texts
 from weft.static.unranked import at_ranks, ranks_of
 from weft.static.variable import Variable
 
@@ -217,7 +219,11 @@ class Session:
         """
         if options is not None and not isinstance(options, RunOptions):
             raise ArgumentError(f"run: expected no options, got {options!r}")
-        feeds = feed_dict or {}
+        if self.graph.texts and has_texts(fetches):
+            return with_texts(
+                fetches, lambda rest: self.run(rest, feed_dict, options, run_metadata)
+            )
+        feeds = fed(feed_dict or {})
         drawn: dict[Any, Any] = {}  # from sources: once, also if the run begins again
         with self._lock, self._limits():
             if not self.graph.unranked:

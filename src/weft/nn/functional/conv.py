@@ -81,7 +81,7 @@ def _check_weight(name: str, x: Tensor, w: Tensor, groups: Any, spatial: int) ->
             f"{name}: expected input and weight of one dtype, got {x.dtype.name} and "
             f"{w.dtype.name}. Convert one with .to(...)"
         )
-    if type(groups) is not int or groups < 1:
+    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
         raise ArgumentError(f"{name}: expected groups to be at least 1, got {groups!r}")
     if 0 in w.shape:
         raise ShapeError(f"{name}: expected a weight with elements, got {w.shape}")
