@@ -20,6 +20,7 @@ _late.provide(
     SummaryWriter="training.events:SummaryWriter",
     RemovableHandle="nn.module:RemovableHandle",
     array_api="array_api",
+    cuda_device="compile.targets.cuda.device:cuda_device",
     eager_kernels="compile.eager",
     hub="hub",
     memory_report="memory.report",

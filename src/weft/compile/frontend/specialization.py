@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile import targets
 from weft.compile.frontend.graph_function import GraphFunction, closed
 from weft.compile.frontend.guards import Guards, Reads, TensorGuards
 from weft.compile.program.lowered import Lowered
@@ -69,7 +70,8 @@ class Specialization:
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            own = own if self.device is cpu else set()
+            target = self.device.target or targets.default()
+            own = own if target.in_place else set()
             self.program = compiled(
                 graph, own, pack_weights=pack_weights, recompute=recompute, kept=True,
                 target=self.device.target,

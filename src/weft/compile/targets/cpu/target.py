@@ -41,6 +41,7 @@ class CpuTarget:
     isa: Isa
     cost: CpuCostModel = COST
     name = "cpu"
+    in_place = True
 
     @property
     def key(self) -> str:
