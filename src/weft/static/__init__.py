@@ -11,6 +11,8 @@ A program builds a graph, and a session runs it::
         session.run(step, {x: data})
 """
 
+import importlib
+
 from weft.core.size import Dimension, TensorShape
 from weft.dtype import (
     DType,
@@ -37,7 +39,6 @@ from weft.static import (
     absent,
     app,
     data,
-    distributions,
     errors,
     flags,
     gfile,
@@ -857,4 +858,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "distributions":  # which most programs do without
+        return importlib.import_module(f"{__name__}.{name}")
     raise absent.error("", name)
