@@ -182,6 +182,7 @@ class AbsentDevice(Device):
 cpu = Device("cpu")
 _ABSENT: dict[str, AbsentDevice] = {}
 _REGISTRY: dict[str, Device] = {"cpu": cpu, "cpu:0": cpu}
+BUILT_IN: dict[str, Device] = {}  # that no list of devices shows: see ``core.meta``
 
 
 def register_device(new: Device) -> Device:
@@ -244,6 +245,7 @@ class device(metaclass=_Found):
         device = None
         if isinstance(type, str):
             device = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
+            device = device or BUILT_IN.get(str(name))
         if device is not None:
             return device
         kind, _, number = str(name).partition(":")

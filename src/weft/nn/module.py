@@ -563,7 +563,7 @@ class Module(Saving):
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Parameters and buffers on a device, with values that are yet to be set."""
-        return self._apply(lambda tensor: empty_like(tensor).to(device), recurse)
+        return self._apply(lambda tensor: empty_like(tensor, device=device), recurse)
 
     def type(self, dst_type: Any) -> Self:
         """Parameters and buffers, all of them, in a dtype."""

@@ -37,6 +37,9 @@ def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
 
 
 def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
+    lead = len(shape) - x.ndim
+    if x.shape == shape[lead:] and shape[:lead] == (1,) * lead:
+        return x.reshape(shape)  # nothing is repeated, so it can be written to
     found = _repeated(x, shape)
     return np.broadcast_to(x, shape) if found is None else found
 

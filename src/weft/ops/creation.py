@@ -13,6 +13,7 @@ from weft import dtype as dtypes
 from weft import late
 from weft.core.device import Device
 from weft.core.device import device as find_device
+from weft.core.meta import meta, without_values
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
 from weft.core.mode import mode
@@ -95,6 +96,16 @@ def placed(out: Tensor, device: Any, requires_grad: bool = False) -> Tensor:
         device = mode.device
     if device is not None and device is not out.device:
         out = out.to(find_device(device))
+    return out.requires_grad_() if requires_grad else out
+
+
+def on_meta(device: Any) -> bool:
+    """Whether a new tensor with this ``device`` argument has no values."""
+    return (mode.device if device is None else find_device(device)) is meta
+
+
+def _unvalued(shape: Any, dtype: DType, requires_grad: bool) -> Tensor:
+    out = without_values(shape, dtype)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -223,6 +234,8 @@ def as_tensor(
         out = data
     elif isinstance(data, ndarray):
         out = from_numpy(data)
+    elif hasattr(data, "__array_interface__") and not isinstance(data, np.generic):
+        out = from_numpy(np.asarray(data))
     else:
         return tensor(data, dtype=dtype, device=device)
     if dtype is not None:
@@ -354,6 +367,8 @@ def _filled(
     requires_grad: bool = False,
 ) -> Tensor:
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if on_meta(device):
+        return _unvalued(shape, dtype, requires_grad)
     check_memory(name, shape, dtype)
     if type(value) is Number:
         return value.tensor.to(dtype).expand(shape).clone()
@@ -519,6 +534,8 @@ def empty(
         )
     shape = parse_size("empty", sizes if size is None else (size,))
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if on_meta(device):
+        return _unvalued(shape, dtype, requires_grad)
     check_memory("empty", shape, dtype)
     try:
         allocation.allow("empty", math.prod(shape) * dtype.itemsize)

@@ -20,6 +20,7 @@ from weft.core.device import cpu
 from weft.core.dispatch import beside, bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element
+from weft.core.meta import without_values
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError
@@ -30,6 +31,7 @@ from weft.ops.creation import (
     WITHOUT_EFFECT,
     arange,
     check_memory,
+    on_meta,
     optioned,
     parse_size,
     placed,
@@ -505,11 +507,14 @@ def _examples(name: str) -> tuple[tuple[int, ...], list[Any]]:
 
 
 def _random_float(
-    op: Op, name: str, shape: tuple[int, ...], dtype: Any, generator: Any
-) -> Tensor:
+    op: Op, name: str, shape: tuple[int, ...], dtype: Any, generator: Any,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     if not dtype.is_floating_point:
         raise DTypeError(f"{name}: expected a floating-point dtype, got {dtype.name}")
+    if on_meta(device):
+        return without_values(shape, dtype)
     check_memory(name, shape, dtype)
     words = (math.prod(shape) + 1) * _words_each(dtype)
     return _draw(op, name, shape, words, generator, {"dtype": dtype})
@@ -543,7 +548,7 @@ def rand(
             requires_grad=requires_grad,
         )
     shape = parse_size("rand", sizes if size is None else (size,))
-    out = _random_float(uniform_op, "rand", shape, dtype, generator)
+    out = _random_float(uniform_op, "rand", shape, dtype, generator, device)
     return placed(out, device, requires_grad)
 
 
@@ -574,7 +579,7 @@ def randn(
             requires_grad=requires_grad,
         )
     shape = parse_size("randn", sizes if size is None else (size,))
-    out = _random_float(normal_op, "randn", shape, dtype, generator)
+    out = _random_float(normal_op, "randn", shape, dtype, generator, device)
     return placed(out, device, requires_grad)
 
 
@@ -718,7 +723,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     )
     with beside(input):
         u = _random_float(
-            uniform_op, "bernoulli", input.shape, dtypes.float32, generator
+            uniform_op, "bernoulli", input.shape, dtypes.float32, generator, p.device
         )
     return (placed(u, p.device) < p.to(dtypes.float32)).to(input.dtype)
 
@@ -755,7 +760,7 @@ def normal(
         size, dtype = both.shape, dtype or both.dtype
     shape = parse_size("normal", (size,))
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
-    z = _random_float(normal_op, "normal", shape, dtype, generator)
+    z = _random_float(normal_op, "normal", shape, dtype, generator, device_of(given))
     return placed(z, device_of(given)) * std + mean
 
 

@@ -48,6 +48,11 @@ class Alias(ModuleType):
     def __init__(self, name: str, target: ModuleType) -> None:
         super().__init__(name, target.__doc__)
         file = getattr(target, "__file__", None)
+        self.__dict__.update(
+            (key, value)
+            for key, value in vars(target).items()
+            if not key.startswith("_") and not isinstance(value, ModuleType)
+        )  # so that vars(torch.distributions) has them
         self.__dict__.update(_target=target, __file__=file, __path__=[])
         self.__dict__.update(_own_names(name))
 
@@ -69,6 +74,8 @@ class Alias(ModuleType):
         except AttributeError:
             if not name.startswith("__") and _target_name(full) is not None:
                 return importlib.import_module(full)
+            with contextlib.suppress(KeyError):
+                return _private(self.__name__, name)
             raise _missing_name(self.__name__, name) from None
         if isinstance(value, ModuleType) and _target_name(full) is not None:
             return importlib.import_module(full)
@@ -91,6 +98,13 @@ class Alias(ModuleType):
 
     def __reduce__(self) -> Any:
         return importlib.import_module, (self.__name__,)
+
+
+def _private(module: str, name: str) -> Any:
+    """The value of a name of PyTorch's that packages import though it is private."""
+    from weft.torch import private
+
+    return private.find(module, name)
 
 
 def _star(target: ModuleType) -> list[str]:
