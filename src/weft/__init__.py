@@ -25,6 +25,7 @@ _late.provide(
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
+    overrides="overrides",
     pool_code="compile.targets.cpu.pool_code",
     sparse="sparse",
     tensor="ops.creation:tensor",

@@ -171,7 +171,8 @@ def format_tensor(x: Any) -> str:
 
     The dtype of Python's numbers is not said, and the size only of an empty tensor.
     """
-    start = "tensor("
+    ours = type(x).__module__.startswith("weft.")
+    start = "tensor(" if ours else f"{type(x).__name__}("
     text = start + ("..." if x.is_meta else format_array(x.to_host(), len(start)))
     default = default_dtype()
     usual = x.dtype in (default, default.to_complex()) or x.dtype.name in _UNSAID

@@ -57,8 +57,17 @@ class Tensor(_Methods):
     _capture: Any = None  # set on tensors that a running capture makes
     __array_priority__ = 1000
 
-    def __init__(self, data: Any = 0, *sizes: Any) -> None:
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        if cls is Tensor or cls.__module__.startswith("weft."):
+            return new(cls)
+        return late.find("overrides").subclass_instance(cls, *args, **options)
+
+    def __init__(self, data: Any = 0, *sizes: Any, **options: Any) -> None:
         if type(data) is not ndarray or sizes:
+            if vars(self):  # an object of a subclass, which is complete
+                return None
+            if options:
+                raise DTypeError(f"Tensor: unexpected arguments {', '.join(options)}")
             if isinstance(data, Tensor) and not sizes:
                 return _look_at(self, data)
             data = _array_from(data, sizes)

@@ -18,6 +18,7 @@ from weft.methods.inspection import Inspection
 from weft.methods.layouts import Layouts
 from weft.methods.memory import Memory
 from weft.methods.operators import Operators
+from weft.methods.subclasses import Subclasses
 from weft.ops import (  # noqa: F401  # they declare functions and methods
     arithmetic,
     bits,
@@ -152,6 +153,7 @@ class Methods(
     Gradients,
     Layouts,
     Casts,
+    Subclasses,
     Declared,
 ):
     """The methods of ``weft.Tensor``."""

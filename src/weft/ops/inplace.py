@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.device import cpu
 from weft.core.dispatch import is_number
 from weft.core.mode import mode, set_views
 from weft.core.op import Op
@@ -49,6 +50,8 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
         _write(target, new, name)
     elif target._interpreter is not None:
         _check_level(target, new, name)
+    elif target.device is cpu:  # of a subclass that a program defines
+        _write(target, new, name)
     else:
         _write_there(target, new, base, name)
     target.storage_record.touch(name)

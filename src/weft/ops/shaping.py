@@ -120,7 +120,7 @@ def _infer(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> tuple[int
 
 
 @public(exported=False, method=True)
-def view(input: Tensor, *shape: Any) -> Tensor:
+def view(input: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tensor:
     """The same memory in another shape; refused if that would need a copy.
 
     With a dtype instead, the memory read as that type.
@@ -130,6 +130,9 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     >>> x
     tensor([1., 0., 0., 0.])
     """
+    given = dtype if dtype is not None else size
+    if given is not None:
+        shape = (*shape, given)
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
         return _view_dtype(input, dtypes.as_dtype(shape[0]))
     wanted = _infer("view", input.shape, flat_sizes("view", shape))

@@ -16,6 +16,8 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+import weft
+from weft import overrides
 from weft.dtype import DType
 from weft.errors import INTERNAL
 from weft.torch.core import Core, Operators
@@ -259,6 +261,22 @@ class _Install:
         return install, ()
 
 
+_build_class = builtins.__build_class__
+
+
+def _watched_class(body: Any, name: Any, /, *bases: Any, **options: Any) -> Any:
+    """Make a class; one with ``__torch_function__`` switches that protocol on.
+
+    Subclasses of ``Tensor`` do so themselves, with their first object.
+    """
+    made = _build_class(body, name, *bases, **options)
+    if "__torch_function__" in getattr(made, "__dict__", ()) and not issubclass(
+        made, (weft.Tensor, overrides.TorchFunctionMode)
+    ):
+        overrides.enable()
+    return made
+
+
 _preparation_data = multiprocessing.spawn.get_preparation_data
 
 
@@ -293,6 +311,7 @@ def install() -> None:
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
     multiprocessing.spawn.get_preparation_data = _prepared
+    builtins.__build_class__ = _watched_class  # type: ignore[assignment]
 
 
 def uninstall() -> None:
@@ -305,6 +324,7 @@ def uninstall() -> None:
     for name in [n for n, m in sys.modules.items() if _is_ours(n, m)]:
         del sys.modules[name]
     multiprocessing.spawn.get_preparation_data = _preparation_data
+    builtins.__build_class__ = _build_class
 
 
 @contextlib.contextmanager

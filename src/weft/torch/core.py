@@ -133,10 +133,23 @@ class Core:
     def _get_privateuse1_backend_name(self) -> str:
         return "privateuseone"
 
-    @staticmethod
-    def _disabled_torch_function_impl(
-        func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return func(*args, **(kwargs or {}))
+    @property
+    def _disabled_torch_function_impl(self) -> Any:
+        return weft.overrides.disabled_torch_function_impl
+
+    @property
+    def DisableTorchFunctionSubclass(self) -> Any:
+        return weft.overrides.DisableTorchFunctionSubclass
+
+    @property
+    def DisableTorchFunction(self) -> Any:
+        return weft.overrides.DisableTorchFunction
+
+    def _log_api_usage_once(self, *names: Any) -> None:
+        """Nothing: nobody counts."""
+
+    def _get_accelerator(self) -> Any:
+        return weft.device("cpu")
 
     Generator = weft.Generator
+    _TensorMeta = type(weft.Tensor)

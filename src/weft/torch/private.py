@@ -279,6 +279,8 @@ MAP_LOCATION: TypeAlias = Any
 ParamsT: TypeAlias = Any
 _of("torch", SymInt=Size, SymFloat=SymFloat, SymBool=SymBool)
 _of("torch", Future=weft.futures.Future, ScriptModule=weft.jit.ScriptModule)
+_of("torch", DisableTorchFunction=weft.overrides.DisableTorchFunction)
+_of("torch", DisableTorchFunctionSubclass=weft.overrides.DisableTorchFunctionSubclass)
 _of("torch.serialization", MAP_LOCATION=MAP_LOCATION)
 _of("torch.optim.optimizer", ParamsT=ParamsT)
 _of("torch.jit", TracerWarning=type("TracerWarning", (Warning,), {}))
