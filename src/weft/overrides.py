@@ -80,6 +80,12 @@ def _flat(args: Iterable[Any]) -> Iterator[Any]:
             yield arg
 
 
+def _call_of_modes(func: Any, original: Any, args: Any, kwargs: Any) -> Any:
+    """A call of a function that no argument takes over."""
+    with DisableTorchFunctionSubclass():
+        return _call(func, original, args, kwargs)
+
+
 def _call(
     func: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
@@ -149,7 +155,8 @@ def _let_ask(func: FunctionType, shown: Any) -> None:
         func.__signature__ = inspect.signature(func)  # type: ignore[attr-defined]
     func.__defaults__ = None
     func.__kwdefaults__ = {
-        "weft_call": _call, "weft_func": shown, "weft_original": original,
+        "weft_call": _call_of_modes if func.__name__ in _OF_MODES else _call,
+        "weft_func": shown, "weft_original": original,
     }  # fmt: skip
     func.__code__ = _asking.__code__.replace(
         co_freevars=func.__code__.co_freevars, co_name=func.__code__.co_name,
@@ -173,6 +180,9 @@ _UNREPORTED = (
     "as_subclass data_ptr stride storage untyped_storage is_contiguous numel dim size "
     "element_size storage_offset retain_grad"
 ).split()
+# Functions that modes see, but no argument takes over, and functions that nobody does.
+_OF_MODES = "tensor as_tensor asarray from_numpy".split()
+_OF_NOBODY = "is_tensor is_storage typename broadcast_shapes".split()
 _MODULES = ("nn.functional", "linalg", "fft", "special", "nn.init")
 
 
@@ -187,7 +197,8 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     for value in list(vars(Tensor).values()):
         if type(value) is Later:
             value.__get__(None, Tensor)
-    found: dict[Any, Any] = {weft: [getattr(weft, name) for name in EXPORTED]}
+    exported = [name for name in EXPORTED if name not in _OF_NOBODY]
+    found: dict[Any, Any] = {weft: [getattr(weft, name) for name in exported]}
     for path in _MODULES:
         module = importlib.import_module(f"weft.{path}")
         names = [n for n in vars(module) if not n.startswith("_")]

@@ -58,11 +58,31 @@ class Storage:
     frozen = False  # whether a capture refuses changes in place
     exposed = False  # whether other libraries may write here unnoticed
     change: Change = ("", None, 0)  # the last one
+    regions: tuple[tuple[int, Any], ...] = ()  # what single changes have written to
+    blurred_at = 0  # the last change whose region is not known
     views: list[weakref.ref[Any]] | None = None
 
-    def touch(self, op_name: str, where: Any = None) -> None:
-        """Note that an in-place operator has written here (``where`` in the code)."""
+    def touch(self, op_name: str, where: Any = None, region: Any = None) -> None:
+        """Note that an in-place operator has written here (``where`` in the code).
+
+        ``region`` is the array that it has written to, where that is known.
+        """
+        blurred, regions = self.blurred_at, self.regions
         note_changes([self], op_name, where or caller())
+        if region is not None and len(regions) < 32:
+            self.blurred_at = blurred
+            self.regions = (*regions, (self.changed_at, region))
+
+    def disturbs(self, value: Any, since: int) -> bool:
+        """Whether a tensor over this memory has other elements than at that time."""
+        if self.changed_at <= since:
+            return False
+        if self.blurred_at > since or not isinstance(value._data, np.ndarray):
+            return True
+        return any(
+            number > since and _overlap(value._data, region)
+            for number, region in self.regions
+        )
 
     def live_views(self) -> list[Any]:
         """The views that still exist."""
@@ -89,8 +109,16 @@ def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
     number, change = next_number(), (op_name, *where)
     for storage in storages:
         storage.version += 1
-        storage.changed_at = number
+        storage.changed_at = storage.blurred_at = number
         storage.change = change
+        storage.regions = ()
+
+
+def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=10_000)
+    except np.exceptions.TooHardError:
+        return True
 
 
 def caller() -> Where:
@@ -283,7 +311,7 @@ class Node(_Public):
         for value in saved:
             for one in value if type(value) is list else (value,):
                 storage = getattr(one, "_storage", None)
-                if storage is not None and storage.changed_at > self.number:
+                if storage is not None and storage.disturbs(one, self.number):
                     raise changed(self, one, storage)
         return self._reattach(saved) if self.plan.outs else saved
 

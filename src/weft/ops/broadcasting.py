@@ -126,11 +126,9 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     if state and size is None and type(input) is Tensor:
         have = input._data
         wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
-        array = _repeated(have, wanted)
+        old = have.shape
+        array = have.view() if wanted == old else _repeated(have, wanted)
         if array is not None:
-            old = have.shape
-            if wanted == old:
-                return input
             params = {"shape": wanted}
             return fast_path.view(_EXPAND, input, params, array, state, (old,))
     shape = flat_sizes("expand", sizes, size)

@@ -511,7 +511,8 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
         have[region] = given
     except Exception:  # explained there
         return False
-    x.storage_record.touch("setitem")
+    written = None if type(index) is Tensor else have[region]
+    x.storage_record.touch("setitem", region=written)
     return True
 
 

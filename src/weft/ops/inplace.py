@@ -54,7 +54,8 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
         _write(target, new, name)
     else:
         _write_there(target, new, base, name)
-    target.storage_record.touch(name)
+    region = target._data if type(target) is Tensor else None
+    target.storage_record.touch(name, region=region)
     linked = mode.recording and (new._node is not None or base._node is not None)
     if target._interpreter is not None or linked:
         _set_history(target, base, new, linked)
@@ -354,7 +355,7 @@ def _arithmetic(fn: Callable[..., Any], name: str, ufunc: Any) -> Callable[..., 
                     ufunc(self._data, y, self._data)
                 except RuntimeWarning:
                     pass  # raised (if warnings are errors) after the writing
-                self.storage_record.touch(name)
+                self.storage_record.touch(name, region=self._data)
                 return self
             if kind is Tensor and self._data.ndim == 0:
                 drop_spent(self._node)

@@ -87,8 +87,6 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
             plain = False
         if plain:
             old = have.shape
-            if wanted == old:
-                return input
             if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
                 return fast_path.view(_RESHAPE, input, params, array, state, (old,))
@@ -408,7 +406,7 @@ def t(input: Tensor) -> Tensor:
     """
     if input.ndim > 2:
         raise ShapeError(f"t: expected at most 2 dimensions, got shape {input.shape}")
-    return input if input.ndim < 2 else transpose(input, 0, 1)
+    return reshape(input, input.shape) if input.ndim < 2 else transpose(input, 0, 1)
 
 
 @public(method=True)

@@ -39,7 +39,9 @@ def _own_names(name: str) -> dict[str, Any]:
     if name == "torch":
         from weft.compiler import compile
 
-        own |= {"compile": compile, "_C": Core(_missing_name), "ops": Operators()}
+        core, operators = Core(_missing_name), Operators()
+        sys.modules.update({"torch._C": core, "torch.ops": operators})  # type: ignore[dict-item]
+        own |= {"compile": compile, "_C": core, "ops": operators}
         own["dtype"] = DType
     return own
 

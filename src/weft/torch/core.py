@@ -8,6 +8,7 @@ names and use them as keys; one that is called is the function ``torch.add``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import weft
@@ -109,10 +110,11 @@ class Operators:
         )
 
 
-class Core:
+class Core(ModuleType):
     """``torch._C``: what packages ask it, and how things stand here."""
 
     def __init__(self, missing: Callable[[str, str], Exception]) -> None:
+        super().__init__("torch._C")
         self._missing = missing
 
     def __getattr__(self, name: str) -> Any:

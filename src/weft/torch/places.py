@@ -10,6 +10,7 @@ MOVED = {
     "functional": "",
     "random": "",
     "_dynamo": "torch.dynamo",
+    "onnx": "torch.onnx",
     "_subclasses.fake_tensor": "torch.fake_tensor",
     "_subclasses": "torch",
     "fx.experimental": "torch",
@@ -39,7 +40,7 @@ MOVED = {
     "nn.utils.init": "nn.utils",
     "profiler.profiler": "profiler",
 }
-VISION_MOVED: dict[str, str] = {}
+VISION_MOVED = {"transforms.v2.functional": "transforms.functional"}
 
 # Packages that are one module in Weft, and their modules in PyTorch.
 _TOGETHER = {
@@ -94,7 +95,7 @@ _REASONS = {
     "the module itself, all cores are used",
     "torch.nn.DataParallel": "there are no GPUs to share a batch among; call the "
     "module itself, all cores are used",
-    "torch.onnx*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
+    "torch.onnx.*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
     "keeps a program",
     "torch.ao*": "Weft has no quantized tensors; use bfloat16, or int8 products with "
     "torch.mm(a, b, out_dtype=torch.int32)",

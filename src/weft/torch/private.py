@@ -264,7 +264,26 @@ def _get_clones(module: Any, N: int) -> Any:
     return weft.nn.ModuleList([copy.deepcopy(module) for _ in range(N)])
 
 
+@_in("torch.utils.checkpoint")
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The states of the GPUs' generators: there are no GPUs."""
+    return [], []
+
+
+@_in("torch.utils.checkpoint")
+def set_device_states(devices: Any, states: Any, *, device_type: Any = None) -> None:
+    if devices:
+        raise ArgumentError(f"set_device_states: there are no devices {devices}")
+
+
 # -- types
+
+
+class PyTorchFileReader:
+    """PyTorch's reader of files, which is written in C++."""
+
+    def __init__(self, *args: Any) -> None:
+        raise NotImplementedError("PyTorchFileReader: use torch.load(path, mmap=True)")
 
 
 class SymFloat:
@@ -277,6 +296,7 @@ class SymBool:
 
 MAP_LOCATION: TypeAlias = Any
 ParamsT: TypeAlias = Any
+_of("torch", PyTorchFileReader=PyTorchFileReader)
 _of("torch", SymInt=Size, SymFloat=SymFloat, SymBool=SymBool)
 _of("torch", Future=weft.futures.Future, ScriptModule=weft.jit.ScriptModule)
 _of("torch", DisableTorchFunction=weft.overrides.DisableTorchFunction)
