@@ -509,9 +509,15 @@ class Module(Saving):
         return self
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training (or with False to evaluation)."""
-        for module in self.modules():
-            module.__dict__["training"] = bool(mode)
+        """Switch to training (or with False to evaluation).
+
+        Each submodule's own ``train`` is called, which it may have defined anew.
+        """
+        if not isinstance(mode, bool):
+            raise ArgumentError(f"train: expected True or False, got {mode!r}")
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
         return self
 
     def eval(self) -> Self:

@@ -8,7 +8,7 @@ names and use them as keys; one that is called is the function ``torch.add``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import weft
@@ -146,6 +146,12 @@ class Core(ModuleType):
     @property
     def DisableTorchFunction(self) -> Any:
         return weft.overrides.DisableTorchFunction
+
+    @property
+    def _nn(self) -> Any:
+        from weft.torch import private
+
+        return SimpleNamespace(_parse_to=private._parse_to)
 
     def _log_api_usage_once(self, *names: Any) -> None:
         """Nothing: nobody counts."""

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import weft
+from weft.core.device import absent
 from weft.core.device import device as find_device
 from weft.core.size import Size
+from weft.dtype import DType
 from weft.errors import ArgumentError, DTypeError
 from weft.utils.data import loader
 
@@ -274,6 +276,42 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
 def set_device_states(devices: Any, states: Any, *, device_type: Any = None) -> None:
     if devices:
         raise ArgumentError(f"set_device_states: there are no devices {devices}")
+
+
+@_in("torch.profiler.profiler")
+def _default_schedule_fn(step: int) -> Any:
+    return weft.profiler.ProfilerAction.RECORD
+
+
+class _OfCuda:
+    """A profiler of CUDA's, which refuses to start."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.options = options
+
+    def __enter__(self) -> Any:
+        raise absent("cuda")
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+_of("torch.autograd.profiler", emit_nvtx=_OfCuda, emit_itt=_OfCuda)
+
+
+def _parse_to(*args: Any, **options: Any) -> tuple[Any, Any, bool, Any]:
+    """The device, dtype, and two options of ``module.to(...)``."""
+    device, dtype = options.get("device"), options.get("dtype")
+    for given in args:
+        if weft.is_tensor(given):
+            device, dtype = given.device, given.dtype
+        elif isinstance(given, DType):
+            dtype = given
+        elif given is not None and not isinstance(given, bool):
+            device = find_device(given)
+    found = None if device is None else find_device(device)
+    blocking = bool(options.get("non_blocking", False))
+    return found, dtype, blocking, options.get("memory_format")
 
 
 # -- types
