@@ -39,7 +39,7 @@ def seconds(nodes: Iterable[Node], sizes: Sizes, roof: Machine) -> float:
     if not here:
         return 0.0
     moved = work.bytes_read(here, sizes)
-    if any(targets.default().library_call(node) is not None for node in here):
+    if any(targets.current().library_call(node) is not None for node in here):
         moved += work.size_of(here[-1], sizes)
     flops = sum(operations(node, sizes) for node in here)
     return _LAUNCH + roof.least_seconds(moved, flops)

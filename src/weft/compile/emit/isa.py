@@ -26,14 +26,14 @@ class Isa(NamedTuple):
         """Whether it surely has a fused multiply-add."""
         named = self.cpu in ("x86-64-v3", "x86-64-v4")
         listed = "+fma" in self.features.split(",")
-        return named or listed or self.triple.startswith("aarch64")
+        return named or listed or self.triple.startswith(("aarch64", "nvptx"))
 
     @property
     def converts_half(self) -> bool:
         """Whether it surely has instructions to and from float16."""
         named = self.cpu in ("x86-64-v3", "x86-64-v4")
         listed = "+f16c" in self.features.split(",")
-        return named or listed or self.triple.startswith("aarch64")
+        return named or listed or self.triple.startswith(("aarch64", "nvptx"))
 
     @property
     def key(self) -> str:

@@ -79,7 +79,7 @@ def _before(fusion: Fusion, group: Group, call: Call) -> list[Group] | None:
 def _small(group: Group) -> bool:
     if group.alone or any(isinstance(n, Size) for n in group.shape):
         return False
-    return math.prod(group.shape) <= targets.default().cost.fusion.early
+    return math.prod(group.shape) <= targets.current().cost.fusion.early
 
 
 def is_epilogue(group: Group, unit: Call, kind: Any) -> bool:

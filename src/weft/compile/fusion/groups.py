@@ -389,7 +389,7 @@ class Fusion:
     def __init__(self, graph: Graph, supported: Supported) -> None:
         self.graph = graph
         self._supported = supported
-        self.cost = targets.default().cost.fusion
+        self.cost = targets.current().cost.fusion
         self._answers: dict[Node, bool] = {}
         self._operands: dict[Node, list[Any]] = {}
         self.units: list[Unit] = []

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.compile.emit.sort_keys import NUMBERS
 from weft.compile.loop.ir import (
+    Buffer,
     Choice,
     Const,
     For,
@@ -25,11 +26,14 @@ from weft.compile.loop.ir import (
     Position,
     Set,
     When,
+    combined,
     sums_of,
 )
+from weft.compile.lower.values import identity
 from weft.core.op import find_op
 from weft.core.size import evaluate
 from weft.dtype import DType
+from weft.graph.ir import GraphError
 
 
 def run_kernel(
@@ -70,6 +74,7 @@ class _Run:
         self.memory = memory
         self.symbols = symbols
         self.locals: dict[str, Any] = {}
+        self.touched: _Touched | None = None  # in a loop that threads share
 
     def body(self, body: list[Any]) -> None:
         for stmt in body:
@@ -83,11 +88,15 @@ class _Run:
                 if self.value(stmt.condition):
                     self.body(stmt.body)
             else:
-                self.memory[stmt.buffer.name][self.index(stmt.at)] = self.value(
-                    stmt.value
-                )
+                at, value = self.index(stmt.at), self.value(stmt.value)
+                if self.touched is not None:
+                    self.touched.write(stmt.buffer, at)
+                self.memory[stmt.buffer.name][at] = value
 
     def loop(self, stmt: For) -> None:
+        if stmt.threads:
+            self.threaded(stmt)
+            return
         sums = sums_of(stmt) if stmt.totals else []
         starts = {local: self.locals[local.name] for local in sums}
         totals = {local: [local.dtype.np.type(0)] * stmt.totals for local in sums}
@@ -103,6 +112,33 @@ class _Run:
                 half = len(each) // 2
                 each = [a + b for a, b in zip(each[:half], each[half:], strict=True)]
             self.locals[local.name] = starts[local] + each[0]
+
+    def threaded(self, stmt: For) -> None:
+        """A loop whose iterations are shared out to the threads of a block.
+
+        Threads of a block run at once: an element that one of them writes must not be
+        another's.
+        """
+        sets = combined(stmt)
+        starts = {s: self.locals[s.local.name] for s in sets}
+        partial = {s: [self.value(_identity(s))] * stmt.threads for s in sets}
+        before, self.touched = self.touched, _Touched()
+        for i in range(evaluate(stmt.extent, self.symbols)):
+            thread = i % stmt.threads
+            self.symbols[stmt.var] = i
+            self.touched.thread = thread
+            for s, each in partial.items():
+                self.locals[s.local.name] = each[thread]
+            self.body(stmt.body)
+            for s, each in partial.items():
+                each[thread] = self.locals[s.local.name]
+        self.touched = before
+        for s, each in partial.items():
+            while len(each) > 1:
+                half = len(each) // 2
+                pairs = zip(each[:half], each[half:], strict=True)
+                each = [self.call(s.value, pair) for pair in pairs]
+            self.locals[s.local.name] = self.call(s.value, (starts[s], each[0]))
 
     def checked(self, stmt: Let) -> int:
         limit = evaluate(stmt.limit, self.symbols)
@@ -124,7 +160,10 @@ class _Run:
         if isinstance(value, Position):
             return value.dtype.np.type(evaluate(value.at, self.symbols))
         if isinstance(value, Load):
-            return self.memory[value.buffer.name][self.index(value.at)]
+            at = self.index(value.at)
+            if self.touched is not None:
+                self.touched.read(value.buffer, at)
+            return self.memory[value.buffer.name][at]
         if isinstance(value, Local):
             return self.locals[value.name]
         if isinstance(value, Choice):
@@ -132,7 +171,11 @@ class _Run:
                 value.bound, self.symbols
             )
             return self.value(value.low if below else value.high)
-        args = [np.asarray(self.value(a)) for a in value.args]
+        return self.call(value, [self.value(a) for a in value.args])
+
+    def call(self, value: Any, given: Any) -> Any:
+        """A scalar function's value for some arguments."""
+        args = [np.asarray(a) for a in given]
         if value.name in _RANDOM:
             return _RANDOM[value.name](*map(int, args), dtype=value.dtype)
         if value.name in NUMBERS:
@@ -140,6 +183,32 @@ class _Run:
         if value.name == "cast":
             return args[0].astype(value.dtype.np)[()]
         return np.asarray(find_op(value.name).eval(*args)).astype(value.dtype.np)[()]
+
+
+class _Touched:
+    """The thread that has read or written each element, since the last barrier."""
+
+    def __init__(self) -> None:
+        self.thread = 0
+        self.writers: dict[Any, int] = {}
+        self.readers: dict[Any, int] = {}
+
+    def write(self, buffer: Buffer, at: tuple[int, ...]) -> None:
+        key = buffer.name, at
+        for table in (self.writers, self.readers):
+            if table.setdefault(key, self.thread) != self.thread:
+                raise GraphError(f"threads race for {buffer.name}{list(at)}")
+
+    def read(self, buffer: Buffer, at: tuple[int, ...]) -> None:
+        key = buffer.name, at
+        if self.writers.get(key, self.thread) != self.thread:
+            raise GraphError(f"a thread reads {buffer.name}{list(at)}, another writes")
+        if self.readers.setdefault(key, self.thread) != self.thread:
+            self.readers[key] = -1  # several
+
+
+def _identity(stmt: Set) -> Const:
+    return identity(stmt.value.name, stmt.local.dtype)
 
 
 # -- functions that are no operators

@@ -26,6 +26,11 @@ target's schedule may add to a loop how it runs:
     n totals               each sum has n totals side by side, which are added by halves
     streaming buffer, …    stores to these buffers bypass the caches
     in registers           a square is transposed there
+    on n threads           thread k of a block takes iterations k, k + n, …; what they
+                           accumulate is combined by halves, and all threads get it
+
+A kernel with such a loop runs a block of threads for each iteration of its parallel
+loops: statements around the loop give every thread the same, and one of them stores.
 """
 
 from __future__ import annotations
@@ -109,6 +114,7 @@ class For(NamedTuple):
     totals: int = 0
     streaming: tuple[str, ...] = ()
     in_registers: bool = False  # a square that is transposed
+    threads: int = 0  # of a block, that share the iterations out
 
 
 class Set(NamedTuple):
@@ -219,6 +225,17 @@ def sums_of(stmt: For) -> list[Local]:
         return []
     found = [s for s in stmt.body if isinstance(s, Set) and s.reorder]
     return [s.local for s in found if _adds(s)]
+
+
+def combined(stmt: For) -> list[Set]:
+    """The statements with which iterations accumulate, in any order."""
+    return [s for s in stmt.body if isinstance(s, Set) and s.reorder]
+
+
+def block_size(kernel: Kernel) -> int:
+    """The threads that run each iteration of the parallel loops; 1 for one alone."""
+    loops = (s for s in statements(kernel.body) if isinstance(s, For))
+    return max((s.threads for s in loops), default=0) or 1
 
 
 def _adds(stmt: Set) -> bool:

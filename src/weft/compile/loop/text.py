@@ -166,6 +166,7 @@ def _how(loop: For) -> str:
     notes += [f", {loop.totals} totals"] if loop.totals else []
     notes += [f", streaming {', '.join(loop.streaming)}"] if loop.streaming else []
     notes += [", in registers"] if loop.in_registers else []
+    notes += [f", on {loop.threads} threads"] if loop.threads else []
     return "".join(notes)
 
 

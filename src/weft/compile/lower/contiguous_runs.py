@@ -55,7 +55,7 @@ def _length(loop: For) -> int:
         return 0
     run = min(found)
     whole = all(n % run == 0 for n in (loop.extent, *found))
-    least = targets.default().cost.loops.least_run
+    least = targets.current().cost.loops.least_run
     return run if whole and least <= run < loop.extent else 0
 
 

@@ -12,7 +12,7 @@ from weft.compile.loop.ir import For, Kernel, Store
 from weft.compile.lower.base import Lowering
 from weft.compile.lower.contiguous_runs import in_runs
 from weft.compile.lower.rows import RowLoops
-from weft.compile.targets import Target, default
+from weft.compile.targets import Target, current
 from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Node
 
@@ -29,7 +29,7 @@ def lower(
     Of values that have a window (``deduplicate``) it reads that alone. ``cuts``
     are the numbers of its schedule, which is the target's.
     """
-    lowering = _kind(group)(group, name, windows, cuts, target or default())
+    lowering = _kind(group)(group, name, windows, cuts, target or current())
     return in_runs(lowering.loops()), lowering.owners
 
 

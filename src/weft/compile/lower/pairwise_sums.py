@@ -41,7 +41,7 @@ class _Levels:
 
     def __init__(self, scope: Any, long: int) -> None:
         self.scope = scope
-        self.cost = targets.default().cost.reductions
+        self.cost = targets.current().cost.reductions
         self.long = long or self.cost.serial
         self.count = 0
 

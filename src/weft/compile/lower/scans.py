@@ -78,7 +78,7 @@ class ScatterLoops(Lowering):
         if not rest or self.shared != pairs:
             return False
         known = [n for n in rest if isinstance(n, int)]
-        least = targets.default().cost.ordering.scatter_width
+        least = targets.current().cost.ordering.scatter_width
         return len(known) < len(rest) or _product(known) >= least
 
     def _starts(self, lead: int) -> list[Any]:
@@ -150,7 +150,7 @@ class ScatterLoops(Lowering):
     def _in_row_blocks(self) -> Kernel:
         scope, sizes = self.group.scope, self.out.shape
         part, row = scope.symbol("part"), scope.symbol("r")
-        blocks = targets.default().cost.ordering.scatter_blocks
+        blocks = targets.current().cost.ordering.scatter_blocks
         height = (sizes[0] + (blocks - 1)) // blocks
         (start,) = self._starts(0)
         moved = replaced(start, "i0", part * height + row, {})

@@ -142,7 +142,7 @@ class SortLoops(_LineLoops):
 
     def line(self) -> list[Any]:
         key = self._key(descending=self.node.params["descending"])
-        most = targets.default().cost.ordering.pairs
+        most = targets.current().cost.ordering.pairs
         short = isinstance(self.size, int) and self.size <= most
         return self._by_pairs(key) if short else self._by_digits(key)
 
@@ -176,7 +176,7 @@ class SortLoops(_LineLoops):
 
     def _by_digits(self, key: Any) -> list[Any]:
         known = isinstance(self.size, int)
-        long = known and self.size >= targets.default().cost.ordering.long
+        long = known and self.size >= targets.current().cost.ordering.long
         self.bits = 11 if long else 8
         self.kinds = 1 << self.bits  # digits there are
         rounds = -(-_key_bits(self.node.inputs[0].dtype) // self.bits)

@@ -39,5 +39,5 @@ def _is_view(node: Node) -> bool:
     if not isinstance(node.op.lower, View) or not scalar.has_dtype(node.dtype):
         return False
     sizes = hinted(node.shape)
-    least = targets.default().cost.fusion.copied_view
+    least = targets.current().cost.fusion.copied_view
     return sizes is not None and math.prod(sizes) >= least

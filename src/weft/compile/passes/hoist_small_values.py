@@ -75,6 +75,6 @@ def _moves(node: Node, able: set[Node]) -> bool:
         return False
     if any(isinstance(n, Size) for n in node.shape):
         return False
-    if math.prod(node.shape) > targets.default().cost.fusion.hoisted:
+    if math.prod(node.shape) > targets.current().cost.fusion.hoisted:
         return False
     return all(i in able for i in node.inputs if type(i) is Node)

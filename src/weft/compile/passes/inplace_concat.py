@@ -24,7 +24,7 @@ def is_joined(node: Node) -> bool:
     """Whether a node concatenates so many pieces that launches copy them one by one."""
     return (
         node.op is _CAT
-        and len(node.inputs) >= targets.default().cost.fusion.concat_pieces
+        and len(node.inputs) >= targets.current().cost.fusion.concat_pieces
         and scalar.has_dtype(node.dtype)
         and not any(same(n, 0) for n in node.shape)
     )

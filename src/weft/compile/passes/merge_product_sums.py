@@ -67,7 +67,7 @@ class _Sums(Walk):
             return None  # it is part of a longer sum
         thin, rows, rest = self.terms(node)
         merged: list[Any] = []
-        many = targets.default().cost.fusion.merged_sums
+        many = targets.current().cost.fusion.merged_sums
         for terms, whole in ((thin, _product), (rows, _total)):
             merged += [whole(self._in_order(terms))] if len(terms) >= many else terms
         if len(merged) == len(thin) + len(rows):

@@ -59,7 +59,7 @@ def copyable(node: Node) -> bool:
     """Whether a value may be recomputed: natively, to the same bits, without errors."""
     if node.after:
         return False
-    if node.op is PICK or targets.default().library_call(node) is not None:
+    if node.op is PICK or targets.current().library_call(node) is not None:
         return True
     rule = lowering_of(node)
     if isinstance(rule, View):

@@ -57,13 +57,13 @@ def _is_deep(node: Node) -> bool:
     sizes = (*node.shape, node.inputs[0].shape[-1])
     if len(sizes) != 3 or not all(type(n) is int for n in sizes):
         return False
-    (m, n, k), cost = sizes, targets.default().cost.split_k
+    (m, n, k), cost = sizes, targets.current().cost.split_k
     return k >= cost.least_k and k % cost.blocks == 0 and 0 < m * n <= cost.most_results
 
 
 def _left(x: Node) -> Call | None:
     """The parts of an operand's columns, as a batch of matrices."""
-    (m, k), blocks = x.shape, targets.default().cost.split_k.blocks
+    (m, k), blocks = x.shape, targets.current().cost.split_k.blocks
     if _is_transposed(x):
         return _permuted(_reshaped(x.inputs[0], (blocks, k // blocks, m)), (0, 2, 1))
     return _permuted(_reshaped(x, (m, blocks, k // blocks)), (1, 0, 2))
@@ -71,7 +71,7 @@ def _left(x: Node) -> Call | None:
 
 def _right(x: Node) -> Call | None:
     """The parts of an operand's rows, as a batch of matrices."""
-    (k, n), blocks = x.shape, targets.default().cost.split_k.blocks
+    (k, n), blocks = x.shape, targets.current().cost.split_k.blocks
     if _is_transposed(x):
         return _permuted(_reshaped(x.inputs[0], (n, blocks, k // blocks)), (1, 2, 0))
     return _reshaped(x, (blocks, k // blocks, n))

@@ -76,7 +76,7 @@ class Split(NamedTuple):
 
 def _split(node: Node) -> Split | None:
     """The split of a reduction, if it pays."""
-    shape, cost = hinted(node.inputs[0].shape), targets.default().cost.reductions
+    shape, cost = hinted(node.inputs[0].shape), targets.current().cost.reductions
     dims = tuple(sorted(node.params["dim"]))
     if shape is None or not dims or node.inputs[0].dtype.is_complex:
         return None

@@ -5,14 +5,14 @@
                                         →   %y: bfloat16[2, 4] =
                                                 cast(%y/wide_matmul, dtype=bfloat16)
 
-The cast becomes part of the product's epilogue. Wide products that no kernel computes
-become products of cast operands.
+The cast becomes part of the product's epilogue. Wide products that the target's library
+cannot compute become products of cast operands.
 """
 
 from __future__ import annotations
 
+from weft.compile import targets
 from weft.compile.passes.walk import Call, Replacement, Walk
-from weft.compile.targets.cpu.matmul.call import product_kind
 from weft.compile.targets.cpu.matmul.kinds import BYTES, RESULTS
 from weft.dtype import float32, int32
 from weft.graph.ir import Graph, Node
@@ -24,12 +24,12 @@ class _Narrow(Walk):
     ops = frozenset([matmul_op, wide_matmul_op])
 
     def visit(self, node: Node) -> Replacement:
-        if node.op is matmul_op and product_kind(node) is None:
+        if targets.current().library_call(node) is not None:
+            return None
+        if node.op is matmul_op:
             return _with_wide_result(node)
-        if node.op is wide_matmul_op and product_kind(node) is None:
-            cast = [Call(cast_op, (i,), node.params) for i in node.inputs]
-            return Call(matmul_op, tuple(cast))
-        return None
+        cast = [Call(cast_op, (i,), node.params) for i in node.inputs]
+        return Call(matmul_op, tuple(cast))
 
 
 def _with_wide_result(node: Node) -> Replacement:

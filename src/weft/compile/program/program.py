@@ -124,6 +124,10 @@ class Program:
 
     def compile(self) -> None:
         """Run the pipeline down to machine code."""
+        with targets.compiling_for(self.target):
+            self._compile()
+
+    def _compile(self) -> None:
         start = functools.partial(self.target.start, pack_weights=self.pack_weights)
         start(self.graph)
         graph = pipeline.run(self.graph, self.passes, in_place=self.in_place)

@@ -29,7 +29,7 @@ class Draft:
         sizes: Mapping[str, int] | None = None,
     ) -> None:
         self.graph = pipeline.run(graph, pipeline.KERNEL_PASSES)
-        self.lowered = pipeline.lower(self.graph, targets.default(), in_place=in_place)
+        self.lowered = pipeline.lower(self.graph, targets.current(), in_place=in_place)
         self.sizes = hints(graph) if sizes is None else dict(sizes)
         self.layout = lay_out(self.lowered, self.sizes)
 

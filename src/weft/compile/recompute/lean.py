@@ -49,7 +49,7 @@ class _Choice:
 
     def __init__(self, graph: Graph) -> None:
         self.runs = BackwardRuns(graph).of
-        self.cost = targets.default().cost.recompute
+        self.cost = targets.current().cost.recompute
         self.dropped: set[Node] = set()
         if not self.runs:
             return
@@ -71,7 +71,7 @@ class _Choice:
                 self.saved |= here
                 if not isinstance(lowering_of(node), Pointwise):
                     fixed |= here
-            if node.op is ASSIGN or targets.default().library_call(node) is not None:
+            if node.op is ASSIGN or targets.current().library_call(node) is not None:
                 fixed.update(bases)
             if not isinstance(lowering_of(node), Pointwise):
                 self.needed.update(bases)

@@ -7,7 +7,9 @@ are scheduled, how Loop IR becomes code, and what runs it. Nothing outside of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -161,6 +163,28 @@ class Target(Protocol):
 
     def keep(self, key: str, executor: Any) -> None:
         """Store an executor's data on disk, if it is data alone."""
+
+
+class _Now(threading.local):
+    target: Target | None = None
+
+
+_now = _Now()
+
+
+def current() -> Target:
+    """The target that this thread compiles for."""
+    return _now.target or default()
+
+
+@contextmanager
+def compiling_for(target: Target) -> Iterator[None]:
+    """Let ``current()`` be this target inside."""
+    before, _now.target = _now.target, target
+    try:
+        yield
+    finally:
+        _now.target = before
 
 
 def default() -> Target:

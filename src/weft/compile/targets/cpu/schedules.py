@@ -10,17 +10,14 @@ columns  where the last axis is kept: parallel over blocks of it, inside the loo
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from weft.compile.fusion.groups import Group
-from weft.compile.loop.depend import flat_position, symbols_of
+from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import (
     Call,
-    Choice,
     For,
     Kernel,
     Load,
@@ -29,17 +26,27 @@ from weft.compile.loop.ir import (
     When,
     statements,
     subvalues,
-    values_of,
+)
+from weft.compile.loop.nest import (
+    apart,
+    counted_by_launch,
+    fused,
+    in_parallel,
+    is_empty,
+    is_linear,
+    neighbours,
+    nest_of,
+    one_column,
+    values_in,
 )
 from weft.compile.loop.ranges import coefficient
-from weft.compile.loop.rewrite import uses, with_accesses
 from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.pairwise_sums import in_levels
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.streaming_stores import is_large
 from weft.compile.tuning.choices import Loops
-from weft.core.size import Size, hinted, same, same_shape
+from weft.core.size import Size, hinted, same
 from weft.graph.ir import GraphError
 
 _COST = COST.loops
@@ -48,66 +55,22 @@ _COST = COST.loops
 
 def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
     """Loops over all elements of a shape."""
-    if _empty(kernel):
+    if is_empty(kernel):
         return kernel
-    kernel = _fused(kernel)
-    nest = _nest(kernel)
+    kernel = fused(kernel)
+    nest = nest_of(kernel)
     if not nest:
         return kernel
     names = [loop.var for loop in nest]
     try:
-        if len(nest) == 1 and _linear(kernel):
+        if len(nest) == 1 and is_linear(kernel):
             return _in_chunks(kernel, nest[0], loops.chunk)
         by_columns = _read_by_columns(kernel, names)
         if by_columns:
             return _in_squares(kernel, names, by_columns, loops.square)
-        return _parallel(kernel, names[:-1])
+        return in_parallel(kernel, names[:-1])
     except GraphError:
-        return _apart(kernel, len(names) - 1)
-
-
-def _nest(kernel: Kernel) -> list[For]:
-    """The perfect nest of loops that a body begins with."""
-    nest: list[For] = []
-    body = kernel.body
-    while len(body) == 1 and isinstance(body[0], For):
-        nest.append(body[0])
-        body = body[0].body
-    return nest
-
-
-def _empty(kernel: Kernel) -> bool:
-    """Whether nothing is done at all."""
-    return any(same(loop.extent, 0) for loop in _nest(kernel))
-
-
-def _fused(kernel: Kernel) -> Kernel:
-    """Fuse as many loops as can be."""
-    names = [loop.var for loop in _nest(kernel)]
-    while len(names) > 1:
-        inner = names.pop()
-        try:
-            kernel = fuse(kernel, names[-1], inner, name=names[-1])
-        except GraphError:
-            continue
-    return kernel
-
-
-def _parallel(kernel: Kernel, names: list[str]) -> Kernel:
-    for name in names:
-        kernel = parallelise(kernel, name)
-    return kernel
-
-
-def _apart(kernel: Kernel, count: int) -> Kernel:
-    """The outer loops in parallel, where positions are too intricate for a proof.
-
-    Each index of a group's shape has elements of its own, and writes no others.
-    """
-    for loop in _nest(kernel)[:count]:
-        parallel = (*kernel.parallel, (loop.var, loop.extent))
-        kernel = kernel._replace(parallel=parallel, body=loop.body)
-    return kernel
+        return apart(kernel, len(names) - 1)
 
 
 def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
@@ -116,60 +79,17 @@ def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
     If all memory is read and written in order, how much there is becomes an argument
     of the kernel, so that the updates of all parameters share one.
     """
-    kernel = _counted(kernel, loop)
+    if not any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
+        kernel = counted_by_launch(kernel, loop)  # else stores bypass the caches
     kernel = tile(kernel, loop.var, chunk, names=("chunk", "i"))
     kernel = parallelise(kernel, "chunk")
     return unroll(kernel, "i", 4) if _uses(kernel, "random") else kernel
 
 
-def _counted(kernel: Kernel, loop: For) -> Kernel:
-    """Make the extent an argument of the launch, if only own positions are used."""
-    place, count = kernel.scope.symbol(loop.var), kernel.scope.symbol("count")
-    here = {b.name for b, at in uses(loop.body) if _mentions(at, loop.var)}
-    for buffer, at in uses(loop.body):
-        own = same_shape(at, (place,)) and same_shape(buffer.shape, (loop.extent,))
-        if buffer.name in here and not own:
-            return kernel
-    if any(isinstance(v, Choice) for v in _values(kernel)):
-        return kernel
-    if any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
-        return kernel  # results are stored past the caches
-
-    def counted(buffer: Any) -> Any:
-        return buffer._replace(shape=(count,)) if buffer.name in here else buffer
-
-    body = with_accesses(loop.body, lambda buffer, at: (counted(buffer), at))
-    return kernel._replace(
-        buffers=tuple(map(counted, kernel.buffers)),
-        body=[loop._replace(extent=count, body=body)],
-        given=(("count", loop.extent),),
-    )
-
-
-def _mentions(index: tuple[Any, ...], name: str) -> bool:
-    return any(name in symbols_of(i) for i in index)
-
-
-def _values(kernel: Kernel) -> Iterator[Any]:
-    return subvalues(v for stmt in statements(kernel.body) for v in values_of(stmt))
-
-
 def _uses(kernel: Kernel, prefix: str) -> bool:
     """Whether values are made with functions of some name."""
     return any(isinstance(v, Call) and v.name.startswith(prefix)
-               for v in _values(kernel))  # fmt: skip
-
-
-def _linear(kernel: Kernel) -> bool:
-    """Whether no index is a quotient or a remainder."""
-    return not any(
-        atom.a is not None
-        for _, at in uses(kernel.body)
-        for index in at
-        if isinstance(index, Size)
-        for atoms, _ in index.terms
-        for atom in atoms
-    )
+               for v in values_in(kernel))  # fmt: skip
 
 
 # -- buffers that are read by columns
@@ -178,7 +98,7 @@ def _linear(kernel: Kernel) -> bool:
 def _read_by_columns(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
     """A loop other than the last along which buffers are contiguous, and these."""
     buffers: dict[str, list[str]] = {}
-    for value in _values(kernel):
+    for value in values_in(kernel):
         if not isinstance(value, Load):
             continue
         flat = flat_position(value.at, value.buffer.shape)
@@ -197,7 +117,7 @@ def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
 
     That is better where all reads are transposed, and caches hold little of them.
     """
-    read = {v.buffer.name for v in _values(kernel) if isinstance(v, Load)}
+    read = {v.buffer.name for v in values_in(kernel) if isinstance(v, Load)}
     found = [b for b in kernel.buffers if b.name in read]
     return read <= set(buffers) and all(
         is_large(b.shape, b.dtype.itemsize, _COST.far) for b in found
@@ -211,8 +131,8 @@ def _in_squares(kernel: Kernel, names: list[str], by_columns: Any, side: int) ->
     kernel = tile(kernel, last, side, names=("v", "b"))
     squares = ["v", "u"] if _reads_in_order(kernel, buffers) else ["u", "v"]
     outer = [name for name in names if name not in (dim, last)] + squares
-    kernel = _parallel(reorder(kernel, [*outer, "a", "b"]), outer)
-    sides = [most(loop.extent) for loop in _nest(kernel)]
+    kernel = in_parallel(reorder(kernel, [*outer, "a", "b"]), outer)
+    sides = [most(loop.extent) for loop in nest_of(kernel)]
     for buffer in buffers if sides == [side, side] else ():
         try:
             kernel = cache(kernel, buffer)
@@ -226,19 +146,19 @@ def _in_squares(kernel: Kernel, names: list[str], by_columns: Any, side: int) ->
 
 def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
     """Loops over kept axes, around those over reduced axes."""
-    return kernel if _empty(kernel) else _jammed(_row_loops(group, kernel, loops))
+    return kernel if is_empty(kernel) else _jammed(_row_loops(group, kernel, loops))
 
 
 def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
-    for outer, inner in _neighbours(group.inner):
+    for outer, inner in neighbours(group.inner):
         try:
             kernel = fuse(kernel, f"i{outer}", f"i{inner}", name=f"i{outer}")
         except GraphError:
             continue
     names = [name for name, _ in group.outer]
     if len(group.shape) - 1 in group.kept and not group.tall:
-        kernel, names = _one_column(kernel, names)
-    kernel = _apart(kernel, len(names))
+        kernel, names = one_column(kernel, names)
+    kernel = apart(kernel, len(names))
     if group.tall:
         return kernel._replace(body=_rows_in_levels(kernel, kernel.body, group.tall))
     if len(group.shape) - 1 not in group.kept:
@@ -251,18 +171,6 @@ def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
     except GraphError:  # one column after the other, each added up in the same order
         return short._replace(body=_in_order(short.body))
-
-
-def _one_column(kernel: Kernel, names: list[str]) -> tuple[Kernel, list[str]]:
-    """The loops over kept axes, with those at the end as one: columns side by side."""
-    names = list(names)
-    while len(names) > 1:
-        try:
-            kernel = fuse(kernel, names[-2], names[-1], name=names[-2])
-        except GraphError:
-            break
-        names.pop()
-    return kernel, names
 
 
 def _jammed(kernel: Kernel) -> Kernel:
@@ -331,9 +239,3 @@ def _width(size: Any, outer: int, loops: Loops) -> int:
     if not narrow or outer > 1:
         return loops.wide
     return loops.block if size < _COST.long_row else 4 * loops.block
-
-
-def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Pairs of axes next to one another, from the back."""
-    pairs = itertools.pairwise(axes)
-    return [(a, b) for a, b in pairs if b == a + 1][::-1]

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs as a target: schedules, PTX, library kernels, launches."""

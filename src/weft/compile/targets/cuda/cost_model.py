@@ -1,0 +1,59 @@
+"""The GPU's cost model: every threshold that decides how programs run, and why.
+
+Passes, fusion and lowering read the records that all targets have (see
+``targets.CostModel``); the others are this target's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.compile.targets.cpu import cost_model as cpu
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How the iterations of kernels are given to threads."""
+
+    threads: int = 256  # of a block whose threads each take iterations of their own
+    vector: int = 16  # bytes that a thread loads and stores at once
+    short_row: int = 8  # elements of a row that one thread takes alone
+    # (row length up to, threads): a thread has a few elements, a block fills its warps
+    rows: tuple[tuple[int, int], ...] = ((128, 32), (1024, 128), (8192, 256))
+    long_row: int = 512  # threads for longer rows
+    unknown_row: int = 256  # threads for rows whose length is an argument
+    scratch: int = 4096  # bytes of a kernel's own memory: more would spill to DRAM
+
+
+# A block adds up a task; enough tasks keep all multiprocessors busy.
+_REDUCTIONS = cpu.Reductions(
+    serial=1 << 30,  # threads share the loop: each adds up few numbers
+    serial_columns=1 << 30,
+    task=1 << 13,
+    few_results=1024,
+    least_rows=16,
+    most_rows=128,
+    most_tasks=1024,
+)
+_LOOPS = cpu.Loops(least_run=1 << 40)  # threads need no runs
+# Rows are not combined in scratch memory, which no GPU has enough of.
+_FUSION = cpu.Fusion(widest_row=0, copied_view=1)
+_ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096)
+_RECOMPUTE = cpu.Recompute()
+_SPLIT_K = cpu.SplitK(least_k=1 << 40)  # the library's products split themselves
+
+
+@dataclass(frozen=True)
+class CudaCostModel:
+    """The thresholds of a GPU, by area."""
+
+    blocks: Blocks = Blocks()
+    loops: cpu.Loops = _LOOPS
+    reductions: cpu.Reductions = _REDUCTIONS
+    fusion: cpu.Fusion = _FUSION
+    ordering: cpu.Ordering = _ORDERING
+    recompute: cpu.Recompute = _RECOMPUTE
+    split_k: cpu.SplitK = _SPLIT_K
+
+
+COST = CudaCostModel()

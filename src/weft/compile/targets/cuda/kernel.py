@@ -1,0 +1,288 @@
+"""From the Loop IR to LLVM for NVIDIA GPUs: one ``__global__`` function a kernel.
+
+    void name(T0* b0, T1* b1, …, i64 size, …, i64 count, i64* flag)
+
+runs the ``count`` iterations of the flattened parallel loops: a thread for each, or a
+block of threads where a loop is shared out to threads (``loop.ir.block_size``). The
+error flag is there where the kernel checks indices or divisors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.emit import scalar
+from weft.compile.emit.control_flow import I32, I64, VOID, i64, loop, when
+from weft.compile.emit.isa import Isa
+from weft.compile.emit.kernel import KernelEmitter, pointer_to
+from weft.compile.loop.ir import (
+    For,
+    Kernel,
+    Load,
+    Set,
+    Store,
+    block_size,
+    combined,
+    statements,
+    subvalues,
+    values_of,
+)
+from weft.compile.lower.values import identity
+from weft.compile.targets.cuda.cost_model import COST
+
+WARP = 32
+_ALIGN = COST.blocks.vector
+_SHARED = 3  # the address space of a block's memory
+_ALL = ir.Constant(I32, -1)  # lanes of a warp
+
+
+def emit_kernel(module: ir.Module, kernel: Kernel, isa: Isa) -> ir.Function:
+    """Add a kernel's function to a module."""
+    return _Emitter(module, kernel, isa).run()
+
+
+def special(b: Any, name: str) -> Any:
+    """A special register, such as ``tid.x``, as a 64-bit number."""
+    kind = ir.FunctionType(I32, [])
+    read = declared(b.module, f"llvm.nvvm.read.ptx.sreg.{name}", kind)
+    return b.zext(b.call(read, []), I64)
+
+
+def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
+    """A function of LLVM's, declared once in a module."""
+    return module.globals.get(name) or ir.Function(module, kind, name)
+
+
+def barrier(b: Any) -> None:
+    """Wait until all threads of the block are here, and see what they have stored."""
+    wait = declared(
+        b.module, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.FunctionType(VOID, [I32])
+    )
+    b.call(wait, [ir.Constant(I32, 0)])
+
+
+def shared_memory(module: ir.Module, name: str, element: Any, count: int) -> Any:
+    """Memory that the threads of a block share."""
+    kind = ir.ArrayType(element, count)
+    memory = ir.GlobalVariable(module, kind, name, addrspace=_SHARED)
+    memory.linkage, memory.align = "internal", _ALIGN
+    memory.initializer = ir.Constant(kind, ir.Undefined)
+    return memory
+
+
+class _Emitter(KernelEmitter):
+    """One kernel; ``block`` threads run each iteration of its parallel loops."""
+
+    def __init__(self, module: ir.Module, kernel: Kernel, isa: Isa) -> None:
+        super().__init__(module, kernel, isa)
+        self.block = block_size(kernel)
+        self.shared = _is_reread(kernel)  # threads may read what others have stored
+        self.apart = False  # inside a loop that threads share
+        self.totals: Any = None  # the memory in which threads combine
+
+    def run(self) -> ir.Function:
+        kernel = self.kernel
+        types = [pointer_to(buffer) for buffer in kernel.buffers]
+        types += [I64] * (len(self.sizes) + 1)
+        types += [I64.as_pointer()] * self.checks
+        function = ir.Function(self.module, ir.FunctionType(VOID, types), kernel.name)
+        function.calling_convention = "ptx_kernel"
+        function.attributes.add("nounwind")
+        b = self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        for buffer, arg in zip(kernel.buffers, function.args, strict=False):
+            arg.add_attribute("noalias")
+            arg.attributes.align = _ALIGN
+            self.pointers[buffer.name] = arg
+        self._share()
+        rest = function.args[len(kernel.buffers) :]
+        self.symbols = dict(zip(self.sizes, rest, strict=False))
+        count = rest[len(self.sizes)]
+        for buffer in kernel.scratch:
+            kind = ir.ArrayType(
+                scalar.memory_type(buffer.dtype), math.prod(buffer.shape)
+            )
+            memory = b.alloca(kind, name=buffer.name)
+            memory.align = _ALIGN
+            self.pointers[buffer.name] = b.bitcast(memory, pointer_to(buffer))
+        self._declare_locals(kernel.body)
+        self._declare_flag()
+        self.thread = special(b, "tid.x")
+        position = special(b, "ctaid.x")
+        if self.block == 1:
+            first = b.mul(position, special(b, "ntid.x"), flags=["nsw"])
+            position = b.add(first, self.thread, flags=["nsw"])
+        with when(b, b.icmp_signed("<", position, count)):
+            self._decode(position)
+            with self._scope():
+                self._body(kernel.body)
+            if self.checks:
+                self._report(rest[-1])
+        b.ret_void()
+        return function
+
+    def _decode(self, position: Any) -> None:
+        """The parallel variables at a position of the flattened loops."""
+        *outer, first = reversed(self.kernel.parallel or (("", 1),))
+        for name, extent in outer:
+            size = self.index(extent)
+            self.symbols[name] = self.b.urem(position, size)
+            position = self.b.udiv(position, size)
+        self.symbols[first[0]] = position
+
+    # -- loops
+
+    def _for(self, stmt: For) -> None:
+        if stmt.threads:
+            self._share_out(stmt)
+        elif stmt.vector:
+            self._unroll(stmt)
+        else:
+            super()._for(stmt)
+
+    def _unroll(self, stmt: For) -> None:
+        """A loop of a few neighbours: without a branch, where all of them exist."""
+        if isinstance(stmt.extent, int):
+            self._copies(stmt, stmt.extent)
+            return
+        b = self.b
+        whole = b.icmp_signed("==", self.index(stmt.extent), i64(stmt.vector))
+        with b.if_else(whole) as (all_there, some):
+            with all_there:
+                self._copies(stmt, stmt.vector)
+            with some:
+                super()._for(stmt)
+
+    def _copies(self, stmt: For, count: int) -> None:
+        for k in range(count):
+            self.symbols[stmt.var] = i64(k)
+            with self._scope():
+                self._body(stmt.body)
+
+    def _share_out(self, stmt: For) -> None:
+        """A loop whose iterations the threads share; its totals are combined."""
+        b, sets = self.b, combined(stmt)
+        places = [self.locals[s.local.name] for s in sets]
+        starts = [b.load(place) for place in places]
+        for s, place in zip(sets, places, strict=True):
+            start = identity(s.value.name, s.local.dtype)
+            b.store(scalar.constant(start.value, start.dtype), place)
+        if self.shared:
+            barrier(b)
+        self.apart = True
+        extent = self.index(stmt.extent)
+        with loop(b, self.thread, extent, i64(stmt.threads), name=stmt.var) as i:
+            self.symbols[stmt.var] = i
+            with self._scope():
+                self._body(stmt.body)
+        self.apart = False
+        for s, place, start in zip(sets, places, starts, strict=True):
+            total = self._combined(s, b.load(place))
+            b.store(self._pair(s, start, total), place)
+        if self.shared:
+            barrier(b)
+
+    def _store(self, stmt: Store) -> None:
+        if self.block == 1 or self.apart or stmt.buffer.scratch:
+            super()._store(stmt)
+            return
+        first = self.b.icmp_signed("==", self.thread, i64(0))
+        with when(self.b, first), self._scope():
+            super()._store(stmt)
+        self.cache.clear()
+        if self.shared:
+            barrier(self.b)
+
+    # -- totals of threads
+
+    def _pair(self, stmt: Set, one: Any, other: Any) -> Any:
+        kind = stmt.local.dtype
+        return scalar.emit(self.b, stmt.value.name, [one, other], [kind, kind], kind,
+                           fused=self.isa.fused)  # fmt: skip
+
+    def _combined(self, stmt: Set, value: Any) -> Any:
+        """The totals of all threads, combined by halves; every thread gets the same.
+
+        Warps exchange theirs in the block's memory, lanes in registers.
+        """
+        b, warps = self.b, self.block // WARP
+        if warps > 1:
+            memory = self._total_memory()
+            b.store(_as_word(b, value), self._slot(memory, self.thread))
+            barrier(b)
+            lane = b.and_(self.thread, i64(WARP - 1))
+            found = []
+            for warp in range(warps):
+                at = b.add(lane, i64(WARP * warp), flags=["nsw"])
+                word = b.load(self._slot(memory, at))
+                found.append(_from_word(b, word, value.type))
+            while len(found) > 1:
+                half = len(found) // 2
+                pairs = zip(found[:half], found[half:], strict=True)
+                found = [self._pair(stmt, *pair) for pair in pairs]
+            (value,) = found
+            barrier(b)  # before the memory is used again
+        step = WARP // 2
+        while step:
+            value = self._pair(stmt, value, _from_lane(b, value, step))
+            step //= 2
+        return value
+
+    def _total_memory(self) -> Any:
+        if self.totals is None:
+            name = f"{self.kernel.name}.totals"
+            self.totals = shared_memory(self.module, name, I64, self.block)
+        return self.totals
+
+    def _slot(self, memory: Any, at: Any) -> Any:
+        return self.b.gep(memory, [i64(0), at], inbounds=True)
+
+
+def _is_reread(kernel: Kernel) -> bool:
+    """Whether a kernel reads memory that it writes."""
+    stmts = list(statements(kernel.body))
+    written = {s.buffer.name for s in stmts if isinstance(s, Store)}
+    values = subvalues(v for s in stmts for v in values_of(s))
+    read = {v.buffer.name for v in values if isinstance(v, Load)}
+    same = {given for given, made in kernel.shared if made in written}
+    return bool(read & (written | same))
+
+
+# -- values as words that threads exchange
+
+
+def _as_word(b: Any, value: Any) -> Any:
+    """A value's bits, as a 64-bit number."""
+    if isinstance(value.type, ir.IntType):
+        return value if value.type.width == 64 else b.zext(value, I64)
+    bits = I64 if isinstance(value.type, ir.DoubleType) else I32
+    word = b.bitcast(value, bits)
+    return word if bits is I64 else b.zext(word, I64)
+
+
+def _from_word(b: Any, word: Any, kind: Any) -> Any:
+    if isinstance(kind, ir.IntType):
+        return word if kind.width == 64 else b.trunc(word, kind)
+    if isinstance(kind, ir.DoubleType):
+        return b.bitcast(word, kind)
+    return b.bitcast(b.trunc(word, I32), kind)
+
+
+def _from_lane(b: Any, value: Any, step: int) -> Any:
+    """The value of the lane whose number differs by ``step`` from this one's."""
+    kind = ir.FunctionType(I32, [I32] * 4)
+    shuffle = declared(b.module, "llvm.nvvm.shfl.sync.bfly.i32", kind)
+
+    def moved(word: Any) -> Any:
+        last = ir.Constant(I32, WARP - 1)
+        return b.call(shuffle, [_ALL, word, ir.Constant(I32, step), last])
+
+    word = _as_word(b, value)
+    low = b.zext(moved(b.trunc(word, I32)), I64)
+    wide = value.type.width if isinstance(value.type, ir.IntType) else 32
+    if wide == 64 or isinstance(value.type, ir.DoubleType):
+        high = b.zext(moved(b.trunc(b.lshr(word, i64(32)), I32)), I64)
+        low = b.or_(low, b.shl(high, i64(32)))
+    return _from_word(b, low, value.type)

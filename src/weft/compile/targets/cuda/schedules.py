@@ -1,0 +1,146 @@
+"""Schedules for GPUs: which loops become threads.
+
+flat     a thread for each element; where memory is read and written in order, each
+         thread has as many neighbours as fill its widest load
+rows     a block for each row: its threads share the loops over the row, and combine
+         what they accumulate
+columns  where the last axis is kept: a thread for each column, so that neighbouring
+         threads read neighbouring elements
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compile.fusion.groups import Group
+from weft.compile.loop.depend import independent
+from weft.compile.loop.ir import For, Kernel, Set, Store, When, combined, statements
+from weft.compile.loop.nest import (
+    apart,
+    counted_by_launch,
+    fused,
+    in_parallel,
+    is_empty,
+    is_linear,
+    neighbours,
+    nest_of,
+    one_column,
+)
+from weft.compile.loop.schedule import fuse, parallelise, tile
+from weft.compile.targets.cuda.cost_model import COST
+from weft.core.size import Size, hinted
+from weft.graph.ir import GraphError
+
+_COST = COST.blocks
+
+
+def flat_schedule(kernel: Kernel) -> Kernel:
+    """A thread for each element of a shape, or for several neighbours."""
+    if is_empty(kernel):
+        return kernel
+    kernel = fused(kernel)
+    names = [loop.var for loop in nest_of(kernel)]
+    if not names:
+        return kernel
+    try:
+        if len(names) == 1 and is_linear(kernel):
+            return _in_vectors(kernel, nest_of(kernel)[0])
+        return in_parallel(kernel, names)
+    except GraphError:  # positions are too intricate for a proof
+        return apart(kernel, len(names))
+
+
+def _in_vectors(kernel: Kernel, loop: For) -> Kernel:
+    """Threads of as many neighbouring elements as the widest load holds."""
+    kernel = counted_by_launch(kernel, loop)
+    widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
+    count = _COST.vector // max(widest, 2)
+    if count < 2:
+        return parallelise(kernel, loop.var)
+    kernel = tile(kernel, loop.var, count, names=("thread", "i"))
+    kernel = parallelise(kernel, "thread")
+    (inner,) = kernel.body
+    return kernel._replace(body=[inner._replace(vector=count)])
+
+
+def row_schedule(group: Group, kernel: Kernel) -> Kernel:
+    """Kept axes in parallel: a block for each row, or a thread for each column."""
+    if is_empty(kernel):
+        return kernel
+    for outer, inner in neighbours(group.inner):
+        try:
+            kernel = fuse(kernel, f"i{outer}", f"i{inner}", name=f"i{outer}")
+        except GraphError:
+            continue
+    names = [name for name, _ in group.outer]
+    if len(group.shape) - 1 in group.kept:
+        kernel, names = one_column(kernel, names)
+        return apart(kernel, len(names))
+    return _on_threads(apart(kernel, len(names)))
+
+
+def _on_threads(kernel: Kernel) -> Kernel:
+    """The innermost loops of rows, shared out to the threads of a block."""
+    rows = [s for s in statements(kernel.body) if isinstance(s, For) and _is_row(s)]
+    lengths = [hinted((s.extent,)) for s in rows]
+    if not rows:
+        return kernel
+    known = [length[0] for length in lengths if length is not None]
+    if known and len(known) == len(lengths) and max(known) <= _COST.short_row:
+        return kernel
+    threads = _threads(max(known)) if known else _COST.unknown_row
+    return kernel._replace(body=_marked(kernel.body, threads))
+
+
+def _threads(length: int) -> int:
+    fitting = (threads for most, threads in _COST.rows if length <= most)
+    return next(fitting, _COST.long_row)
+
+
+def _is_row(loop: For) -> bool:
+    """Whether a loop's iterations may run in any order: threads may share them."""
+    if any(isinstance(s, (For, When)) for s in loop.body):
+        return False
+    sums = {s.local for s in combined(loop)}
+    rest = [s for s in loop.body if not (isinstance(s, Set) and s.local in sums)]
+    if any(isinstance(s, Set) or (isinstance(s, Store) and s.buffer.scratch)
+           for s in rest):  # fmt: skip
+        return False  # scratch memory is a thread's own
+    return independent(loop.var, rest, loop.extent) is None
+
+
+def _marked(body: list[Any], threads: int) -> list[Any]:
+    stmts = []
+    for stmt in body:
+        if isinstance(stmt, For) and _is_row(stmt):
+            stmt = stmt._replace(threads=threads)
+        elif isinstance(stmt, (For, When)):
+            stmt = stmt._replace(body=_marked(stmt.body, threads))
+        stmts.append(stmt)
+    return stmts
+
+
+def spread(kernel: Kernel) -> Kernel:
+    """A kernel of serial loops, with long inner ones shared out to threads.
+
+    Scatters walk over their updates one after the other; the elements of each update
+    are independent.
+    """
+    stmts = list(statements(kernel.body))
+    if any(isinstance(s, For) and (s.threads or s.vector) for s in stmts):
+        return kernel
+    rows = [s for s in stmts if isinstance(s, For) and _moves_much(s)]
+    if not rows or not _serial_around(kernel, rows):
+        return kernel
+    return _on_threads(kernel)
+
+
+def _moves_much(loop: For) -> bool:
+    short = not isinstance(loop.extent, Size) and loop.extent < _COST.rows[0][1]
+    return not short and _is_row(loop) and any(isinstance(s, Store) for s in loop.body)
+
+
+def _serial_around(kernel: Kernel, rows: list[For]) -> bool:
+    """Whether such loops are inside of others, as a scatter's are."""
+    outer = [s for s in kernel.body if isinstance(s, For) and s not in rows]
+    return any(row in list(statements(s.body)) for s in outer for row in rows)
