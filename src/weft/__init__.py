@@ -146,6 +146,7 @@ _LAZY = (
     "overrides",
     "profiler",
     "random",
+    "return_types",
     "runtime",
     "serialization",
     "signal",

@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+from weft import naming
 from weft.dtype import DType
 from weft.errors import INTERNAL
 from weft.torch.core import Core, Operators
@@ -278,6 +279,7 @@ def install() -> None:
             )
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
+    naming.rename("torch")
     multiprocessing.spawn.get_preparation_data = _prepared
 
 
@@ -291,6 +293,7 @@ def uninstall() -> None:
     for name in [n for n, m in sys.modules.items() if _is_ours(n, m)]:
         del sys.modules[name]
     multiprocessing.spawn.get_preparation_data = _preparation_data
+    naming.rename("weft")
 
 
 @contextlib.contextmanager
