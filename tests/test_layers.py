@@ -15,7 +15,7 @@ ORDER = (
     "storage", "tensor_types", "comparing", "return_types",
     "autograd", "pickling", "func", "methods", "sparse",
     "graph", "memory", "compile", "amp",
-    "nn", "distributions", "optim", "functional_names", "spectrogram",
+    "nn", "masked", "distributions", "optim", "functional_names", "spectrogram",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
