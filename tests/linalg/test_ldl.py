@@ -29,7 +29,7 @@ def test_factors_solve_systems(dtype, hermitian, n, zero):
     x = weft.linalg.ldl_solve(factors, pivots, weft.tensor(b), hermitian=hermitian)
     near = 2e-3 if dtype == "float32" else 1e-9
     np.testing.assert_allclose(a @ x.numpy(), np.broadcast_to(b, x.shape), atol=near)
-    assert bool((pivots < 0).any()) == zero
+    assert not zero or bool((pivots < 0).any())
 
 
 def test_singular_matrices_are_reported_and_derivatives_refused():
