@@ -136,6 +136,7 @@ _LAZY = (
     "layers",
     "library",
     "linalg",
+    "masked",
     "memory",
     "metrics",
     "models",
@@ -147,6 +148,7 @@ _LAZY = (
     "overrides",
     "profiler",
     "random",
+    "return_types",
     "runtime",
     "serialization",
     "signal",
@@ -224,7 +226,7 @@ _LAZY_GROUPS = {
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
     "IntStorage LongStorage ShortStorage TypedStorage UntypedStorage is_storage",
-    "switches": "are_deterministic_algorithms_enabled get_deterministic_debug_mode "
+    "switches": "_assert are_deterministic_algorithms_enabled get_deterministic_debug_mode "
     "get_float32_matmul_precision get_num_interop_threads "
     "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
     "set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft import naming
 from weft.core.record import Record
 from weft.errors import ArgumentError, ShapeError, user_line
 
@@ -681,6 +682,10 @@ class Shape(tuple[Any, ...]):
     """
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        plain = tuple.__repr__(self)
+        return f"torch.Size({list(self)})" if naming.is_torch() else plain
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import late
+from weft import late, naming
 from weft.core.mode import mode, set_recording, set_views
 from weft.core.op import Plan
 from weft.errors import INTERNAL, AutogradError, describe_line
@@ -194,6 +194,10 @@ class NodeName(str):
         return f"{words}Backward0"
 
 
+def _written(node: Any, name: str) -> str:
+    return f"<{node.name() if naming.is_torch() else name}>"
+
+
 class _Public:
     """Names that PyTorch's nodes have."""
 
@@ -332,7 +336,7 @@ class Node(_Public):
         return tuple(values)
 
     def __repr__(self) -> str:
-        return f"<{self.name}>"
+        return _written(self, self.name)
 
 
 def make_node(
@@ -401,7 +405,7 @@ class Pick(_Public):
         return self.node.spent
 
     def __repr__(self) -> str:
-        return f"<{self.name}.{self.node.plan.op.output_name(self.index)}>"
+        return _written(self, f"{self.name}.{self.node.plan.op.output_name(self.index)}")
 
 
 class Leaf(_Public):

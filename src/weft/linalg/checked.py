@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg.factoring import cholesky, qr, svd
@@ -20,6 +21,7 @@ from weft.ops.operands import concrete
 from weft.ops.public import public
 
 
+@results("linalg_solve_ex")
 class Checked(NamedTuple):
     """The result of ``solve_ex``."""
 
@@ -27,6 +29,7 @@ class Checked(NamedTuple):
     info: Tensor
 
 
+@results("linalg_inv_ex")
 class CheckedInverse(NamedTuple):
     """The result of ``inv_ex``."""
 
@@ -34,6 +37,7 @@ class CheckedInverse(NamedTuple):
     info: Tensor
 
 
+@results("linalg_cholesky_ex")
 class CheckedCholesky(NamedTuple):
     """The result of ``cholesky_ex``."""
 
@@ -213,6 +217,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 # -- older names
 
 
+@results("svd")
 class SVD(NamedTuple):
     """The result of ``weft.svd``."""
 
@@ -247,6 +252,7 @@ def qr_of(input: Tensor, some: bool = True) -> Any:
     return qr(input, "reduced" if some else "complete")
 
 
+@results("triangular_solve")
 class Triangular(NamedTuple):
     """The result of ``triangular_solve``."""
 

@@ -101,14 +101,16 @@ declare_later(
     "weft.ops.gamma_functions", "digamma lgamma polygamma",
     methods="digamma digamma_ lgamma lgamma_",
 )  # fmt: skip
+declare_later("weft.ops.gamma_sampling", "_standard_gamma", methods="")
 declare_later(
-    "weft.ops.gamma_sampling", "_standard_gamma _sample_dirichlet", methods=""
+    "weft.ops.dirichlet_sampling", "_dirichlet_grad _sample_dirichlet", methods=""
 )
 declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
     "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.gamma_functions",
-    "weft.ops.gamma_sampling", "weft.ops.cylinder_functions",
+    "weft.ops.gamma_sampling", "weft.ops.dirichlet_sampling",
+    "weft.ops.cylinder_functions",
     "weft.ops.incomplete_gamma", "weft.ops.polynomials", "weft.ops.searching",
     "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
     "weft.ops.sparse_products",

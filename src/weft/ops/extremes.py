@@ -19,6 +19,7 @@ from weft.core.eager_kernels import COSTLY
 from weft.core.lowering import Composed, Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Plan, Sample, TensorType, define
+from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.copies import cast
@@ -175,6 +176,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
 
+@results("aminmax")
 class MinMax(NamedTuple):
     """The result of ``aminmax``."""
 
@@ -293,6 +295,9 @@ def argmin(
 # -- values with their indices
 
 
+@results(
+    "max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin"
+)
 class Extreme(NamedTuple):
     """The result of ``max``, ``min``, ``median``, ``cummax`` along a dimension."""
 
@@ -309,12 +314,12 @@ def _pick_extreme(
         return pair(input, dim)
     indices = arg(input, dim, True)
     if input.ndim == 0:
-        return Extreme(input, indices)
+        return TYPES[name](input, indices)
     d = normalize_dim(name, dim, input.ndim)
     values = gather(input, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES[name](values, indices)
 
 
 @public(method=True)

@@ -17,6 +17,7 @@ from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Composed, Rowwise, Running, Varied, key_dtype
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
 from weft.dtype import sortable
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -107,6 +108,7 @@ def argsort(
     return bind(argsort_op, (input,), {"dim": d, "descending": bool(descending)})
 
 
+@results("sort", "topk")
 class Sorted(NamedTuple):
     """The result of ``sort`` and ``topk``."""
 
@@ -132,8 +134,8 @@ def sort(
         dim = axis
     indices = argsort(input, dim, descending)
     if input.ndim == 0:
-        return Sorted(input, indices)
-    return Sorted(gather(input, dim, indices), indices)
+        return TYPES["sort"](input, indices)
+    return TYPES["sort"](gather(input, dim, indices), indices)
 
 
 @public(method=True)
@@ -216,11 +218,11 @@ def topk(
     if not 0 <= k <= size:
         raise ShapeError(f"topk: k is {k}, but dim {d} has size {size}")
     if input.ndim == 0:
-        return Sorted(input, zeros((), dtype=dtypes.int64, device=input.device))
+        return TYPES["topk"](input, zeros((), dtype=dtypes.int64, device=input.device))
     check_accepts("topk", "ordered", input.dtype)
     params = {"k": k, "dim": d, "largest": bool(largest)}
     indices = bind(topk_index_op, (input,), params)
-    return Sorted(gather(input, d, indices), indices)
+    return TYPES["topk"](gather(input, d, indices), indices)
 
 
 @public(method=True)
@@ -232,14 +234,14 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
     """
     d = normalize_dim("kthvalue", dim, input.ndim)
     if input.ndim == 0:
-        return Extreme(input, zeros((), dtype=dtypes.int64, device=input.device))
+        return TYPES["kthvalue"](input, zeros((), dtype=dtypes.int64, device=input.device))
     if not 1 <= k <= input.shape[d]:
         raise ShapeError(f"kthvalue: k is {k}, but dim {d} has size {input.shape[d]}")
     indices = along(argsort(input, d), d, slice(k - 1, k))
     values = gather(input, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES["kthvalue"](values, indices)
 
 
 @public(method=True)
@@ -286,7 +288,7 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
         return _median(name, flat, 0, False, skip_nan=skip_nan).values
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        return Extreme(x, zeros((), dtype=dtypes.int64, device=x.device))
+        return TYPES[name](x, zeros((), dtype=dtypes.int64, device=x.device))
     if x.shape[d] == 0:
         raise ShapeError(f"{name}: dim {d} of shape {x.shape} is empty")
     valid = (x == x).sum(d, keepdim=True)
@@ -297,7 +299,7 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
     values = gather(x, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES[name](values, indices)
 
 
 _BETWEEN: dict[str, Any] = {
@@ -408,7 +410,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     check_accepts("mode", "ordered", input.dtype)
     d = normalize_dim("mode", dim, input.ndim)
     if input.ndim == 0:
-        return Extreme(input, zeros((), dtype=dtypes.int64, device=input.device))
+        return TYPES["mode"](input, zeros((), dtype=dtypes.int64, device=input.device))
     rows = np.moveaxis(sortable(concrete("mode", input)), d, -1)
     if rows.shape[-1] == 0:
         raise ShapeError(f"mode: dim {d} of shape {input.shape} is empty")
@@ -421,7 +423,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     values = gather(input, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES["mode"](values, indices)
 
 
 @public(method=True)
@@ -448,9 +450,9 @@ def _running_extreme(name: str, op: Op, x: Tensor, dim: int) -> Extreme:
     check_accepts(name, "ordered", x.dtype)
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        return Extreme(x, zeros((), dtype=dtypes.int64, device=x.device))
+        return TYPES[name](x, zeros((), dtype=dtypes.int64, device=x.device))
     indices = bind(op, (x,), {"dim": d})
-    return Extreme(gather(x, d, indices), indices)
+    return TYPES[name](gather(x, d, indices), indices)
 
 
 def _running_index(name: str, ufunc: Any, better: Any) -> Op:

@@ -17,7 +17,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import weft
-from weft import overrides
+from weft import naming, overrides
 from weft.dtype import DType
 from weft.errors import INTERNAL
 from weft.torch.core import Core, Operators
@@ -312,6 +312,7 @@ def install() -> None:
             )
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
+    naming.rename("torch")
     multiprocessing.spawn.get_preparation_data = _prepared
     builtins.__build_class__ = _watched_class  # type: ignore[assignment]
 
@@ -327,6 +328,7 @@ def uninstall() -> None:
         del sys.modules[name]
     multiprocessing.spawn.get_preparation_data = _preparation_data
     builtins.__build_class__ = _build_class
+    naming.rename("weft")
 
 
 @contextlib.contextmanager
