@@ -155,6 +155,8 @@ class Optimizer:
 
         @functools.wraps(func)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if "_optimizer_step_pre_hooks" not in self.__dict__:
+                return func(self, *args, **kwargs)  # a wrapper of another optimizer
             before = self._optimizer_step_pre_hooks
             after = self._optimizer_step_post_hooks
             if not (before or after or STEP_PRE_HOOKS or STEP_POST_HOOKS):
