@@ -279,9 +279,7 @@ def std(
     ).sqrt()  # fmt: skip
 
 
-def softmax(
-    input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None
-) -> Tensor:
+def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
     """``softmax`` over the kept elements; the others get 0.
 
     >>> weft.masked.softmax(weft.zeros(3), 0, mask=weft.tensor([True, True, False]))
@@ -303,9 +301,7 @@ def log_softmax(
     return weft.log_softmax(_filled(x, mask, -math.inf), dim)
 
 
-def softmin(
-    input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None
-) -> Tensor:
+def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
     """``softmin`` over the kept elements; the others get 0.
 
     >>> weft.masked.softmin(weft.zeros(2), 0, mask=weft.tensor([True, False]))

@@ -173,16 +173,40 @@ _SHOWN = {
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
     "__mod__": "remainder",
 }  # fmt: skip
-_UNREPORTED = (
-    "__init__ __new__ __init_subclass__ __reduce_ex__ __array_ufunc__ __dlpack__ "
-    "__array_function__ __array_namespace__ __dlpack_device__ __copy__ __deepcopy__ "
-    "backward register_hook register_post_accumulate_grad_hook apply_ map_ map2_ "
-    "as_subclass data_ptr stride storage untyped_storage is_contiguous numel dim size "
-    "element_size storage_offset retain_grad"
-).split()
+_UNREPORTED = [
+    "__init__",
+    "__new__",
+    "__init_subclass__",
+    "__reduce_ex__",
+    "__array_ufunc__",
+    "__dlpack__",
+    "__array_function__",
+    "__array_namespace__",
+    "__dlpack_device__",
+    "__copy__",
+    "__deepcopy__",
+    "backward",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "apply_",
+    "map_",
+    "map2_",
+    "as_subclass",
+    "data_ptr",
+    "stride",
+    "storage",
+    "untyped_storage",
+    "is_contiguous",
+    "numel",
+    "dim",
+    "size",
+    "element_size",
+    "storage_offset",
+    "retain_grad",
+]
 # Functions that modes see, but no argument takes over, and functions that nobody does.
-_OF_MODES = "tensor as_tensor asarray from_numpy".split()
-_OF_NOBODY = "is_tensor is_storage typename broadcast_shapes".split()
+_OF_MODES = ["tensor", "as_tensor", "asarray", "from_numpy"]
+_OF_NOBODY = ["is_tensor", "is_storage", "typename", "broadcast_shapes"]
 _MODULES = ("nn.functional", "linalg", "fft", "special", "nn.init")
 
 
@@ -527,4 +551,3 @@ def resolve_name(f: Any) -> str | None:
     """
     name = getattr(f, "__qualname__", None)
     return None if name is None else f"weft.{name}"
-

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.core.mode import mode
-from weft.errors import AbsentDeviceError, DeviceError
+from weft.errors import AbsentDeviceError, DeviceError, DTypeError
 
 if TYPE_CHECKING:
     from weft.core.op import Op
@@ -241,6 +241,9 @@ class device(metaclass=_Found):
     def __new__(cls, type: str | Device, index: int | None = None) -> Any:
         if isinstance(type, Device) and index is None:
             return type
+        if not isinstance(type, (str, int, Device)):
+            kind = type.__class__.__name__  # type is an argument here
+            raise DTypeError(f"device: expected a name such as 'cpu', got {kind}")
         name = type if index is None else f"{type}:{index}"
         device = None
         if isinstance(type, str):

@@ -11,6 +11,7 @@ from weft.core.dispatch import bind
 from weft.core.lowering import SAME, Pointwise
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
+from weft.errors import DTypeError
 from weft.ops.elementwise import elementwise_batch, samples_in
 from weft.ops.memory_format import check_format, contiguous_format, laid_out
 from weft.ops.public import public
@@ -82,6 +83,9 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     if memory_format is not None:
         form = check_format("clone", memory_format)
         return laid_out("clone", input, form, copy=True)
+    if not isinstance(input, Tensor):
+        kind = type(input).__name__
+        raise DTypeError(f"clone: expected `input` to be a tensor, got {kind}")
     return bind(clone_op, (input,), {})
 
 

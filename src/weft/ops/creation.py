@@ -13,9 +13,9 @@ from weft import dtype as dtypes
 from weft import late
 from weft.core.device import Device
 from weft.core.device import device as find_device
-from weft.core.meta import meta, without_values
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
+from weft.core.meta import meta, without_values
 from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
@@ -704,7 +704,7 @@ def arange(
     if end is None:
         start, end = None, start
     if end is None:
-        raise ArgumentError("arange: expected arange(end) or arange(start, end)")
+        raise DTypeError("arange: expected arange(end) or arange(start, end)")
     start = 0 if start is None else start
     values = [_number("arange", v) for v in (start, end, step)]
     start, end, step = values
@@ -920,6 +920,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     from weft.ops.broadcasting import meshgrid
     from weft.ops.joining import stack
 
+    for one in tensors:
+        if one.ndim != 1:
+            raise ShapeError(f"cartesian_prod: expected vectors, got shape {one.shape}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.flatten() for g in meshgrid(*tensors, indexing="ij")], 1)

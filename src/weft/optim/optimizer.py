@@ -34,7 +34,7 @@ from weft import as_tensor
 from weft.autograd.modes import enable_grad, no_grad
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError, DTypeError, MemberError
 from weft.nn.module import Module, ParameterIterator
 from weft.nn.saving import RemovableHandle
 from weft.optim.flat import State, check_memory, plan
@@ -801,7 +801,7 @@ def _parts_of(state_dict: Any) -> tuple[Any, Any]:
         or not {"state", "param_groups"} <= set(state_dict)
         or not all("params" in group for group in state_dict["param_groups"])
     ):
-        raise DTypeError(
+        raise MemberError(
             "load_state_dict: expected a dictionary with 'state' and 'param_groups', "
             f"as state_dict() gives, got {_brief(state_dict)}"
         )

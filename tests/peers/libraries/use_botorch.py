@@ -49,7 +49,11 @@ def the_next_point():
     made = model()
     bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     point, value = optimize_acqf(
-        UpperConfidenceBound(made, beta=0.2), bounds, q=1, num_restarts=4, raw_samples=16
+        UpperConfidenceBound(made, beta=0.2),
+        bounds,
+        q=1,
+        num_restarts=4,
+        raw_samples=16,
     )
     return {"point": (point * 100).round(), "value": (value * 100).round()}
 

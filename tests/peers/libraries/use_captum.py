@@ -2,8 +2,16 @@
 
 import torch
 from captum.attr import (
-    DeepLift, FeatureAblation, GradientShap, GuidedBackprop, InputXGradient,
-    IntegratedGradients, LayerConductance, LayerGradCam, NoiseTunnel, Occlusion,
+    DeepLift,
+    FeatureAblation,
+    GradientShap,
+    GuidedBackprop,
+    InputXGradient,
+    IntegratedGradients,
+    LayerConductance,
+    LayerGradCam,
+    NoiseTunnel,
+    Occlusion,
     Saliency,
 )  # fmt: skip
 from common import case, fill, main, normal
@@ -42,7 +50,9 @@ def by_change():
     net = model()
     return {
         "ablation": FeatureAblation(net).attribute(X, target=1),
-        "occlusion": Occlusion(net).attribute(X, (1, 2, 2), target=1, strides=(1, 2, 2)),
+        "occlusion": Occlusion(net).attribute(
+            X, (1, 2, 2), target=1, strides=(1, 2, 2)
+        ),
         "noise": list(
             NoiseTunnel(Saliency(net)).attribute(X, target=1, nt_samples=2).shape
         ),

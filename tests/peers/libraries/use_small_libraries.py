@@ -29,7 +29,11 @@ def torch_ema():
         ema.update()
     with ema.average_parameters():
         averaged = model(normal(5, 4))
-    return {"averaged": averaged, "last": model(normal(5, 4)), "state": ema.state_dict()["shadow_params"]}
+    return {
+        "averaged": averaged,
+        "last": model(normal(5, 4)),
+        "state": ema.state_dict()["shadow_params"],
+    }
 
 
 @case
@@ -124,7 +128,9 @@ def sentence_transformers():
 
     def loss(m):
         a, b = embedded(m).chunk(2)
-        return torch.nn.functional.cross_entropy(util.cos_sim(a, b) * 20, torch.arange(3))
+        return torch.nn.functional.cross_entropy(
+            util.cos_sim(a, b) * 20, torch.arange(3)
+        )
 
     out = train(model, loss)
     with torch.no_grad():

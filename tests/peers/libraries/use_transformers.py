@@ -161,7 +161,9 @@ def llama_generates():
     mask[0, 0] = 0
     return {
         "greedy": model.generate(ids, attention_mask=mask, max_new_tokens=8),
-        "beams": model.generate(ids, attention_mask=mask, max_new_tokens=8, num_beams=2),
+        "beams": model.generate(
+            ids, attention_mask=mask, max_new_tokens=8, num_beams=2
+        ),
         "static": model.generate(ids, max_new_tokens=8, cache_implementation="static"),
     }
 

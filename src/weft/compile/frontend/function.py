@@ -30,7 +30,7 @@ from weft.core.mode import mode
 from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
-from weft.errors import ArgumentError, shorten
+from weft.errors import ArgumentError, DTypeError, shorten
 from weft.graph.capture import apply_undone
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
@@ -424,7 +424,7 @@ def _kind(leaf: Any) -> Any:
 def _check(fn: Any, dynamic: Any, max_compiles: Any) -> None:
     """Raise an error for a function or an option that cannot be used."""
     if not callable(fn):
-        raise ArgumentError(
+        raise DTypeError(
             f"compile: expected a function or a module, got {type(fn).__name__}"
         )
     later = ("GENERATOR", "COROUTINE", "ASYNC_GENERATOR")
