@@ -248,6 +248,8 @@ class Module(Saving):
             and value is not None
             and name not in fields[kind]
         ):
+            self._forget(name)
+            fields.pop(name, None)
             return self.register_parameter(name, value)  # replaced, to see them
         if kind == "_buffers" and mode.capture is not None:
             mode.capture.note_buffer(self._buffers, name)

@@ -21,6 +21,7 @@ import numpy as np
 
 from weft import late
 from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
+from weft.compile.frontend.foreign_objects import ForeignObjects
 from weft.compile.frontend.recompile_reasons import advice, reason
 from weft.compile.frontend.specialization import Specialization, specialize
 from weft.compile.program.phases import Compilation, recording, uncollected
@@ -209,13 +210,16 @@ class CompiledFunction:
                 why = why or specialization.moved(arrays)
         else:
             hidden = None if self.fullgraph else _random_states()
+            foreign = ForeignObjects((args, kwargs))
             try:
                 specialization = self._compile(key, args, kwargs, arrays, why, numbers)
             except DebuggerWanted:
                 mode.undone = ()
+                foreign.restore()
                 self._warn_of_debugger()
                 return self.fn(*args, **kwargs)
             except Exception as error:
+                foreign.restore()
                 if isinstance(error, CaptureError) and numbers:
                     mode.undone = ()
                     floats = self._floats[structure]
@@ -320,9 +324,11 @@ class CompiledFunction:
             specialize, self.fn, args, kwargs, pack_weights=self.pack_weights,
             memory=self.memory, numbers=numbers,
         )  # fmt: skip
+        foreign = ForeignObjects((args, kwargs))
         try:
             return compile_for(names)
         except Exception:
+            foreign.restore()
             if names is None or self.dynamic:
                 raise
             mode.undone = ()
