@@ -155,3 +155,11 @@ def is_warn_always_enabled() -> bool:
     False
     """
     return bool(_state["warn_always"])
+
+
+def _assert(condition: Any, message: str) -> None:
+    """``assert`` as a function, which a traced program can contain.
+
+    >>> weft._assert(True, "never said")
+    """
+    assert condition, message

@@ -109,7 +109,12 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """Whether autocast is on for the CPU."""
+    """Whether autocast is on for the CPU.
+
+    >>> with weft.autocast("cpu"):
+    ...     print(weft.is_autocast_cpu_enabled())
+    True
+    """
     return mode.autocast is not None
 
 
@@ -125,12 +130,22 @@ def get_autocast_dtype(device_type: str = "cpu") -> DType:
 
 
 def get_autocast_cpu_dtype() -> DType:
-    """``get_autocast_dtype("cpu")``."""
+    """``get_autocast_dtype("cpu")``.
+
+    >>> weft.get_autocast_cpu_dtype()
+    weft.bfloat16
+    """
     return get_autocast_dtype("cpu")
 
 
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
-    """Choose the dtype of blocks that name none."""
+    """Choose the dtype of blocks that name none.
+
+    >>> weft.set_autocast_dtype("cpu", weft.float16)
+    >>> weft.get_autocast_dtype("cpu")
+    weft.float16
+    >>> weft.set_autocast_dtype("cpu", weft.bfloat16)
+    """
     if dtype not in (bfloat16, float16):
         raise DTypeError(f"set_autocast_dtype: expected a half type, got {dtype}")
     if device_type == "cpu":
@@ -138,23 +153,39 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Switch autocast on or off without a block."""
+    """Switch autocast on or off without a block.
+
+    >>> weft.set_autocast_enabled("cpu", True)
+    >>> weft.is_autocast_enabled("cpu")
+    True
+    >>> weft.set_autocast_enabled("cpu", False)
+    """
     if device_type == "cpu":
         set_autocast(_state["dtype"] if enabled else None)
 
 
 def is_autocast_cache_enabled() -> bool:
-    """The setting of the cache of casts, which changes nothing here."""
+    """The setting of the cache of casts, which changes nothing here.
+
+    >>> weft.is_autocast_cache_enabled()
+    True
+    """
     return _state["cache"]
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Set what ``is_autocast_cache_enabled`` says."""
+    """Set what ``is_autocast_cache_enabled`` says.
+
+    >>> weft.set_autocast_cache_enabled(True)
+    """
     _state["cache"] = enabled
 
 
 def clear_autocast_cache() -> None:
-    """Nothing to do: casts of parameters are made anew each time."""
+    """Nothing to do: casts of parameters are made anew each time.
+
+    >>> weft.clear_autocast_cache()
+    """
 
 
 def _casted(value: Any, dtype: DType) -> Any:

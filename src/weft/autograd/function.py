@@ -16,7 +16,7 @@ from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
-from weft.errors import AutogradError
+from weft.errors import AutogradError, ShapeError
 
 
 class FunctionCtx:
@@ -332,11 +332,15 @@ class _Call:
             )
         picked = [gradients[position] for position in self.positions]
         for k, (x, gx) in enumerate(zip(self.tensors, picked, strict=True)):
-            if gx is not None and gx.shape != x.shape:
+            if gx is None or gx.shape == x.shape:
+                continue
+            try:  # as PyTorch does with the gradient of a tensor that was repeated
+                picked[k] = gx.sum_to_size(x.shape)
+            except ShapeError:
                 raise AutogradError(
                     f"{self.cls.__name__}.backward: gradient {k} has shape "
                     f"{tuple(gx.shape)}, its tensor has {tuple(x.shape)}"
-                )
+                ) from None
         return picked
 
     def push(self, ts: list[Any], values: dict[str, Any]) -> Any:

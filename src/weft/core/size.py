@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import naming
 from weft.core.mode import mode
 from weft.core.record import Record
 from weft.errors import INTERNAL, ArgumentError, ShapeError, called_by_user, user_line
@@ -716,6 +717,10 @@ class Shape(tuple[Any, ...]):
     """
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        plain = tuple.__repr__(self)
+        return f"torch.Size({list(self)})" if naming.is_torch() else plain
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape.

@@ -516,7 +516,8 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
         have[region] = new
     except Exception:  # explained there
         return False
-    (x._storage or x.storage_record).touch("setitem")
+    written = None if type(index) is Tensor else have[region]
+    (x._storage or x.storage_record).touch("setitem", region=written)
     return True
 
 

@@ -87,8 +87,6 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
             plain = False
         if plain:
             old = have.shape
-            if wanted == old:
-                return input
             if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
                 return fast_path.view(_RESHAPE, input, params, array, state)
@@ -120,7 +118,7 @@ def _infer(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> tuple[int
 
 
 @public(exported=False, method=True)
-def view(input: Tensor, *shape: Any) -> Tensor:
+def view(input: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tensor:
     """The same memory in another shape; refused if that would need a copy.
 
     With a dtype instead, the memory read as that type.
@@ -130,6 +128,9 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     >>> x
     tensor([1., 0., 0., 0.])
     """
+    given = dtype if dtype is not None else size
+    if given is not None:
+        shape = (*shape, given)
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
         return _view_dtype(input, dtypes.as_dtype(shape[0]))
     wanted = _infer("view", input.shape, flat_sizes("view", shape))
@@ -405,7 +406,7 @@ def t(input: Tensor) -> Tensor:
     """
     if input.ndim > 2:
         raise ShapeError(f"t: expected at most 2 dimensions, got shape {input.shape}")
-    return input if input.ndim < 2 else transpose(input, 0, 1)
+    return reshape(input, input.shape) if input.ndim < 2 else transpose(input, 0, 1)
 
 
 @public(method=True)

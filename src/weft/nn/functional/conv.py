@@ -8,7 +8,7 @@ import weft
 from weft import DType, Tensor, reshape
 from weft.core.autocast import lowered
 from weft.core.mode import mode
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.conv import (
     Pairs,
     Sizes,
@@ -58,7 +58,7 @@ def with_batch(name: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
         return x, True
     if x.ndim == spatial + 1:
         return reshape(x, (1, *x.shape)), False
-    raise ShapeError(
+    raise RankError(
         f"{name}: expected input of {spatial + 2} dimensions (batch, channels, and "
         f"{spatial} more) or, without a batch, {spatial + 1}; got shape {x.shape}"
     )
