@@ -178,6 +178,10 @@ class ArgumentError(WeftError, ValueError, RuntimeError):
     """A value that the operator does not take."""
 
 
+class SharedMemoryError(ArgumentError):
+    """An argument that a program changes while another shares its memory."""
+
+
 class DeviceError(WeftError, RuntimeError):
     """Devices that differ, or a device that is not there."""
 

@@ -16,6 +16,7 @@ from weft.core.lowering import View, expanded
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import is_one, same_shape
+from weft.core.size import Shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import broadcast_shapes
@@ -168,14 +169,14 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 
 @public("broadcast_shapes")
-def _public_broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def _public_broadcast_shapes(*shapes: Any) -> Shape:
     """The shape that several broadcast to.
 
     >>> weft.broadcast_shapes((3, 1), (1, 4))
     (3, 4)
     """
     full = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
-    return broadcast_shapes("broadcast_shapes", *full)
+    return Shape(broadcast_shapes("broadcast_shapes", *full))
 
 
 _public_broadcast_shapes.__name__ = "broadcast_shapes"
