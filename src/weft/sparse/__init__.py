@@ -28,6 +28,31 @@ __all__ = [
 ]  # fmt: skip
 
 
+_OLD_NAMES = {
+    "FloatTensor": weft.float32, "DoubleTensor": weft.float64,
+    "HalfTensor": weft.float16, "BFloat16Tensor": weft.bfloat16,
+    "LongTensor": weft.int64, "IntTensor": weft.int32, "ShortTensor": weft.int16,
+    "CharTensor": weft.int8, "ByteTensor": weft.uint8, "BoolTensor": weft.bool,
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch's older constructors: ``weft.sparse.FloatTensor(indices, values, size)``."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    dtype = _OLD_NAMES[name]
+
+    def made(*args: Any) -> Any:
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, dtype=dtype)
+        size = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+        none = weft.zeros(len(size) or 1, 0, dtype=weft.int64)
+        return sparse_coo_tensor(none, weft.zeros(0, dtype=dtype), tuple(size) or (0,))
+
+    made.__name__ = name
+    return made
+
+
 _COMPRESSED = (
     layouts.sparse_csr, layouts.sparse_csc, layouts.sparse_bsr, layouts.sparse_bsc,
 )  # fmt: skip
