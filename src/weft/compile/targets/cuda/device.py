@@ -66,6 +66,12 @@ class AcceleratorDevice(Device):
         return self.target.shared.copied(buffer)
 
     def write(self, target: DeviceArray, source: DeviceArray) -> None:
+        axes = zip(target.strides, target.shape, strict=True)
+        if any(step == 0 and n > 1 for step, n in axes):
+            raise ValueError(
+                "several elements of this tensor share memory (it was expanded); "
+                "change a .clone() of it"
+            )
         if np.may_share_memory(target.outline, source.outline):
             source = self.copy(source)
         self.target.shared.write(target, source)
@@ -139,7 +145,7 @@ class AcceleratorDevice(Device):
             found = self._programs[exact]
         if found.program is None:
             return self._on_host(op, args, params)
-        executor = found.program.executor_for(feeds, sizes if wholes else None)
+        executor: Any = found.program.executor_for(feeds, sizes if wholes else None)
         plain = [f is a for f, a in zip(feeds, args, strict=False)]
         if len(feeds) == len(args) and found.alone:
             numbers = [p.number for p in known]
