@@ -181,6 +181,19 @@ def test_random_numbers_have_the_bits_of_the_cpu(gpu):
     same([found[1]], [want[1]], gpu, close=1e-6)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_autocast_is_for_one_type_of_device(gpu, compiled):
+    net = nn.Linear(4, 3).to(gpu)
+    x, here = weft.randn(2, 4).to(gpu), weft.randn(4, 4)
+    run = weft.compile(net) if compiled else net
+    with weft.autocast(gpu.type, dtype=weft.bfloat16):
+        assert run(x).dtype is weft.bfloat16
+        assert (here @ here).dtype is weft.float32
+    with weft.autocast("cpu", dtype=weft.bfloat16):
+        assert run(x).dtype is weft.float32
+    assert run(x).dtype is weft.float32
+
+
 def test_memory_returns_to_zero(gpu):
     import gc
 
