@@ -194,6 +194,39 @@ def test_autocast_is_for_one_type_of_device(gpu, compiled):
     assert run(x).dtype is weft.float32
 
 
+def test_memory_of_other_libraries(gpu):
+    other = weft.arange(6.0).reshape(2, 3).to(gpu)
+
+    class Foreign:
+        __cuda_array_interface__ = {
+            "shape": (3, 2), "typestr": "<f4", "strides": (4, 12), "version": 3,
+            "data": (other._data.address, False),
+        }  # fmt: skip
+
+    array = gpu.pool.over(Foreign.__cuda_array_interface__, Foreign())
+    x = weft.Tensor.on_device(array, gpu)
+    same([x * 2], [other.cpu().T * 2], gpu)
+    x[0].add_(10)
+    assert other.cpu()[:, 0].tolist() == [10.0, 13.0]
+
+
+@pytest.mark.cuda
+def test_other_libraries_share_memory():
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    cupy, torch = pytest.importorskip("cupy"), pytest.importorskip("torch")
+    x = weft.arange(6.0).reshape(2, 3).cuda()
+    theirs = cupy.asarray(x)
+    theirs += 1
+    cupy.cuda.runtime.deviceSynchronize()
+    assert x.cpu().tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    y = torch.arange(4.0).cuda()
+    z = weft.as_tensor(y)
+    z.mul_(2)
+    weft.cuda.synchronize()
+    assert y.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
 def test_memory_returns_to_zero(gpu):
     import gc
 
