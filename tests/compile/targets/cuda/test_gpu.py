@@ -118,6 +118,16 @@ def test_a_network_trains(gpu, compiled):
         assert not any(isinstance(one, HostCall) for one in steps)
 
 
+@pytest.mark.cuda
+def test_two_hundred_steps_have_the_losses_of_the_cpu():
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    want, _ = train("cpu", compiled=True, steps=200)
+    found = [train("cuda", compiled=True, steps=200)[0] for _ in range(2)]
+    np.testing.assert_allclose(found[0], want, rtol=2e-3, atol=1e-5)
+    assert found[0] == found[1]  # the same bits in every run
+
+
 def test_views_share_memory(gpu):
     x = weft.arange(12.0).reshape(3, 4).to(gpu)
     x[1].add_(10)
