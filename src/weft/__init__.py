@@ -22,10 +22,12 @@ _late.provide(
     array_api="array_api",
     cuda_device="compile.targets.cuda.device:cuda_device",
     eager_kernels="compile.eager",
+    from_cuda_array="interchange:from_cuda_array",
     hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
+    overrides="overrides",
     pool_code="compile.targets.cpu.pool_code",
     sparse="sparse",
     tensor="ops.creation:tensor",
@@ -133,6 +135,7 @@ _LAZY = (
     "layers",
     "library",
     "linalg",
+    "masked",
     "memory",
     "metrics",
     "models",
@@ -144,6 +147,7 @@ _LAZY = (
     "overrides",
     "profiler",
     "random",
+    "return_types",
     "runtime",
     "serialization",
     "signal",
@@ -226,7 +230,7 @@ _LAZY_GROUPS = {
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
     "IntStorage LongStorage ShortStorage TypedStorage UntypedStorage is_storage",
-    "switches": "are_deterministic_algorithms_enabled get_deterministic_debug_mode "
+    "switches": "_assert are_deterministic_algorithms_enabled get_deterministic_debug_mode "
     "get_float32_matmul_precision get_num_interop_threads "
     "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
     "set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "

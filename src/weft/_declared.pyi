@@ -144,6 +144,8 @@ from weft.ops.diagonals import diagonal_scatter as diagonal_scatter
 from weft.ops.diagonals import trace as trace
 from weft.ops.diagonals import tril as tril
 from weft.ops.diagonals import triu as triu
+from weft.ops.dirichlet_sampling import dirichlet_grad
+from weft.ops.dirichlet_sampling import sample_dirichlet
 from weft.ops.einsum import einsum as einsum
 from weft.ops.error_functions import erf as erf
 from weft.ops.error_functions import erfc as erfc
@@ -158,7 +160,6 @@ from weft.ops.extremes import min as min
 from weft.ops.gamma_functions import digamma as digamma
 from weft.ops.gamma_functions import lgamma as lgamma
 from weft.ops.gamma_functions import polygamma as polygamma
-from weft.ops.gamma_sampling import sample_dirichlet
 from weft.ops.gamma_sampling import standard_gamma
 from weft.ops.gathering import gather as gather
 from weft.ops.gathering import take_along_dim as take_along_dim
@@ -366,6 +367,7 @@ from weft.ops.windows import kaiser_window as kaiser_window
 from weft.spectrogram import istft as istft
 from weft.spectrogram import stft as stft
 
+_dirichlet_grad = dirichlet_grad
 _sample_dirichlet = sample_dirichlet
 _standard_gamma = standard_gamma
 absolute = abs

@@ -42,6 +42,7 @@ class LoopTarget:
     """Programs as loops that are interpreted; see ``weft.compile.targets.Target``."""
 
     name = key = "loops"
+    composes_library = False
     in_place = False
     cost = targets.default().cost
 
@@ -65,6 +66,9 @@ class LoopTarget:
 
     def row_schedule(self, group, kernel, loops):
         return kernel
+
+    def refuses(self, kernel):
+        return ""
 
     def vectorize(self, kernel):
         return kernel

@@ -26,6 +26,12 @@ class Structure(NamedTuple):
             return 1
         return sum(child.num_leaves for child in self.children)
 
+    def __hash__(self) -> int:
+        try:
+            return tuple.__hash__(self)
+        except TypeError:  # a registered class keeps a list, say
+            return hash((self.kind, self.children))
+
 
 LEAF = Structure(None, None, ())
 

@@ -18,6 +18,7 @@ from weft.methods.inspection import Inspection
 from weft.methods.layouts import Layouts
 from weft.methods.memory import Memory
 from weft.methods.operators import Operators
+from weft.methods.subclasses import Subclasses
 from weft.ops import (  # noqa: F401  # they declare functions and methods
     arithmetic,
     bits,
@@ -111,8 +112,9 @@ declare_later(
     "weft.ops.gamma_functions", "digamma lgamma polygamma",
     methods="digamma digamma_ lgamma lgamma_",
 )  # fmt: skip
+declare_later("weft.ops.gamma_sampling", "_standard_gamma", methods="")
 declare_later(
-    "weft.ops.gamma_sampling", "_standard_gamma _sample_dirichlet", methods=""
+    "weft.ops.dirichlet_sampling", "_dirichlet_grad _sample_dirichlet", methods=""
 )
 declare_later(
     "weft.ops.masks", "masked_fill masked_scatter masked_select one_hot",
@@ -126,9 +128,10 @@ declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
     "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.cumulative",
-    "weft.ops.diagonals", "weft.ops.error_functions", "weft.ops.masks",
-    "weft.ops.scattering", "weft.ops.strided", "weft.ops.gamma_functions",
-    "weft.ops.gamma_sampling", "weft.ops.cylinder_functions",
+    "weft.ops.diagonals", "weft.ops.dirichlet_sampling", "weft.ops.error_functions",
+    "weft.ops.masks", "weft.ops.scattering", "weft.ops.strided",
+    "weft.ops.gamma_functions", "weft.ops.gamma_sampling",
+    "weft.ops.cylinder_functions",
     "weft.ops.incomplete_gamma", "weft.ops.polynomials", "weft.ops.searching",
     "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
     "weft.ops.sparse_products",
@@ -173,6 +176,7 @@ class Methods(
     Gradients,
     Layouts,
     Casts,
+    Subclasses,
     Declared,
 ):
     """The methods of ``weft.Tensor``."""

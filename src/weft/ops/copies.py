@@ -12,6 +12,7 @@ from weft.core.lowering import SAME, Pointwise
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
+from weft.errors import DTypeError
 from weft.ops.elementwise import elementwise_batch, samples_in
 from weft.ops.memory_format import (
     check_format,
@@ -89,6 +90,9 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     if memory_format not in (None, preserve_format):
         form = check_format("clone", memory_format)
         return laid_out("clone", input, form, copy=True)
+    if not isinstance(input, Tensor):
+        kind = type(input).__name__
+        raise DTypeError(f"clone: expected `input` to be a tensor, got {kind}")
     params = {}
     if type(input) is Tensor and mode.taker is None:  # a program's values lie in order
         array = input._data

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import naming
 from weft.errors import ArgumentError, DTypeError, ShapeError
 
 
@@ -27,7 +28,7 @@ class MemoryFormat:
         self.order = order
 
     def __repr__(self) -> str:
-        return f"weft.{self.name}"
+        return f"{naming.library()}.{self.name}"
 
 
 contiguous_format = MemoryFormat("contiguous_format")

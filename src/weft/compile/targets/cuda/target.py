@@ -28,6 +28,7 @@ class CudaTarget:
     """GPUs with an instruction set, and the memory of one of them."""
 
     name = "cuda"
+    composes_library = True
     in_place = True
     cost: CudaCostModel = COST
 
@@ -72,6 +73,9 @@ class CudaTarget:
 
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return schedules.row_schedule(group, kernel)
+
+    def refuses(self, kernel: Kernel) -> str:
+        return schedules.refuses(kernel)
 
     def vectorize(self, kernel: Kernel) -> Kernel:
         return schedules.spread(kernel)
