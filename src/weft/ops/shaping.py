@@ -86,10 +86,9 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
             plain = wanted == sizes or -1 in sizes  # NumPy takes any below 0 for -1
         except Exception:  # found again and explained below
             plain = False
-        if plain:
-            if array.base is have or fast_path.shares(array, have):
-                params = {"shape": wanted}
-                return fast_path.view(_RESHAPE, input, params, array, state)
+        if plain and (array.base is have or fast_path.shares(array, have)):
+            params = {"shape": wanted}
+            return fast_path.view(_RESHAPE, input, params, array, state)
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
     if same_shape(wanted, input.shape):
         return input
