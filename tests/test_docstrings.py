@@ -97,62 +97,6 @@ def public(module: types.ModuleType) -> list[tuple[str, Any]]:
     ]
 
 
-# Names of PyTorch's whose docs have no example yet: they come from other modules when
-# they are first used.
-UNSHOWN = {
-    "alias_copy",
-    "alpha_dropout",
-    "as_strided_copy",
-    "batch_norm",
-    "binary_cross_entropy_with_logits",
-    "clear_autocast_cache",
-    "convert_conv3d_weight_memory_format",
-    "cosine_embedding_loss",
-    "ctc_loss",
-    "detach_copy",
-    "diagonal_copy",
-    "dropout_",
-    "expand_copy",
-    "feature_alpha_dropout",
-    "from_file",
-    "fuse_conv_bn_weights",
-    "fuse_linear_bn_eval",
-    "fuse_linear_bn_weights",
-    "get_autocast_cpu_dtype",
-    "group_norm",
-    "hinge_embedding_loss",
-    "instance_norm",
-    "is_autocast_cache_enabled",
-    "is_autocast_cpu_enabled",
-    "kl_div",
-    "margin_ranking_loss",
-    "permute_copy",
-    "poisson_nll_loss",
-    "remove_spectral_norm",
-    "select_copy",
-    "set_autocast_cache_enabled",
-    "set_autocast_dtype",
-    "set_autocast_enabled",
-    "split_copy",
-    "split_with_sizes_copy",
-    "squeeze_copy",
-    "sym_float",
-    "sym_ite",
-    "sym_min",
-    "sym_not",
-    "sym_sqrt",
-    "t_copy",
-    "transpose_copy",
-    "triplet_margin_loss",
-    "unbind_copy",
-    "unfold_copy",
-    "unsqueeze_copy",
-    "view_as_complex_copy",
-    "view_as_real_copy",
-    "view_copy",
-}
-
-
 @pytest.mark.parametrize("module", namespaces(), ids=lambda m: m.__name__)
 def test_public_names_are_documented(module: types.ModuleType) -> None:
     bare = [name for name, value in public(module) if not value.__doc__]
@@ -162,7 +106,6 @@ def test_public_names_are_documented(module: types.ModuleType) -> None:
         for name, value in public(module)
         if not inspect.isclass(value) and ">>>" not in (value.__doc__ or ">>>")
     ]
-    unshown = [name for name in unshown if name not in UNSHOWN]
     assert not unshown, f"without an example: {unshown}"
 
 

@@ -9,13 +9,13 @@ import pathlib
 
 SOURCE = pathlib.Path(__file__).parents[1] / "src" / "weft"
 ORDER = (
-    "errors", "late", "dtype", "dtype_info", "config",
+    "errors", "late", "naming", "dtype", "dtype_info", "config",
     "runtime", "core", "layouts", "sizes",
     "printing", "ops", "interchange", "linalg", "special", "fft", "signal", "random",
-    "storage", "tensor_types", "comparing",
+    "storage", "tensor_types", "comparing", "return_types",
     "autograd", "pickling", "func", "methods", "sparse",
     "graph", "memory", "compile", "amp",
-    "nn", "distributions", "optim", "functional_names", "spectrogram",
+    "nn", "masked", "distributions", "optim", "functional_names", "spectrogram",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",

@@ -26,6 +26,7 @@ _late.provide(
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
+    overrides="overrides",
     pool_code="compile.targets.cpu.pool_code",
     sparse="sparse",
     tensor="ops.creation:tensor",
@@ -50,7 +51,6 @@ from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.ops.elementwise import result_type
 from weft.core.size import Shape as Size
-from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
 from weft.core.device import (
     Device,
     device,
@@ -87,7 +87,6 @@ from weft.dtype import (
 )
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
-from weft.interchange import from_dlpack
 from weft.ops.memory_format import MemoryFormat as memory_format
 from weft.ops.memory_format import (
     channels_last,
@@ -96,7 +95,6 @@ from weft.ops.memory_format import (
     preserve_format,
 )
 from weft.ops.random import Generator, default_generator
-from weft.printing import set_printoptions
 
 if _TYPE_CHECKING:
     from weft._declared import *
@@ -136,6 +134,7 @@ _LAZY = (
     "layers",
     "library",
     "linalg",
+    "masked",
     "memory",
     "metrics",
     "models",
@@ -147,6 +146,7 @@ _LAZY = (
     "overrides",
     "profiler",
     "random",
+    "return_types",
     "runtime",
     "serialization",
     "signal",
@@ -164,6 +164,11 @@ _LAZY = (
     "xpu",
 )
 _LAZY_NAMES = {
+    "from_dlpack": "interchange",
+    "set_printoptions": "printing",
+    "tree_flatten": "core.pytree",
+    "tree_map": "core.pytree",
+    "tree_unflatten": "core.pytree",
     "typename": "ops.compositions",
     "vmap": "func",
     "GradScaler": "amp",
@@ -224,7 +229,7 @@ _LAZY_GROUPS = {
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
     "IntStorage LongStorage ShortStorage TypedStorage UntypedStorage is_storage",
-    "switches": "are_deterministic_algorithms_enabled get_deterministic_debug_mode "
+    "switches": "_assert are_deterministic_algorithms_enabled get_deterministic_debug_mode "
     "get_float32_matmul_precision get_num_interop_threads "
     "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
     "set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "
@@ -249,7 +254,10 @@ if _TYPE_CHECKING:
         set_autocast_dtype,
         set_autocast_enabled,
     )
+    from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
+    from weft.interchange import from_dlpack
     from weft.memory import set_memory_limit
+    from weft.printing import set_printoptions
     from weft.compile.recompute.prediction import plan
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads

@@ -25,6 +25,7 @@ from weft.linalg.solving import inverse as inverse
 from weft.linalg.solving import logdet as logdet
 from weft.linalg.solving import pinverse as pinverse
 from weft.linalg.solving import slogdet as slogdet
+from weft.ops.activation import relu as relu
 from weft.ops.arithmetic import abs as abs
 from weft.ops.arithmetic import add as add
 from weft.ops.arithmetic import addcdiv as addcdiv
@@ -143,6 +144,8 @@ from weft.ops.diagonals import diagonal_scatter as diagonal_scatter
 from weft.ops.diagonals import trace as trace
 from weft.ops.diagonals import tril as tril
 from weft.ops.diagonals import triu as triu
+from weft.ops.dirichlet_sampling import dirichlet_grad
+from weft.ops.dirichlet_sampling import sample_dirichlet
 from weft.ops.einsum import einsum as einsum
 from weft.ops.error_functions import erf as erf
 from weft.ops.error_functions import erfc as erfc
@@ -157,7 +160,6 @@ from weft.ops.extremes import min as min
 from weft.ops.gamma_functions import digamma as digamma
 from weft.ops.gamma_functions import lgamma as lgamma
 from weft.ops.gamma_functions import polygamma as polygamma
-from weft.ops.gamma_sampling import sample_dirichlet
 from weft.ops.gamma_sampling import standard_gamma
 from weft.ops.gathering import gather as gather
 from weft.ops.gathering import take_along_dim as take_along_dim
@@ -271,7 +273,6 @@ from weft.ops.select import heaviside as heaviside
 from weft.ops.select import maximum as maximum
 from weft.ops.select import minimum as minimum
 from weft.ops.select import nan_to_num as nan_to_num
-from weft.ops.select import relu as relu
 from weft.ops.select import where as where
 from weft.ops.shaping import adjoint as adjoint
 from weft.ops.shaping import atleast_1d as atleast_1d
@@ -366,6 +367,7 @@ from weft.ops.windows import kaiser_window as kaiser_window
 from weft.spectrogram import istft as istft
 from weft.spectrogram import stft as stft
 
+_dirichlet_grad = dirichlet_grad
 _sample_dirichlet = sample_dirichlet
 _standard_gamma = standard_gamma
 absolute = abs

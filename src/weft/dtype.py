@@ -19,6 +19,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from weft import naming
 from weft.errors import DTypeError
 
 BOOL, INT, FLOAT, COMPLEX = range(4)
@@ -68,7 +69,7 @@ class DType:
         return complex128 if self.name in ("float64", "complex128") else complex64
 
     def __repr__(self) -> str:
-        return f"weft.{self.name}"
+        return f"{naming.library()}.{self.name}"
 
     @property
     def abbr(self) -> str:
@@ -153,7 +154,7 @@ def as_dtype(spec: Any) -> DType:
         return default_dtype().to_complex()
     found = _BY_PYTHON.get(spec) if isinstance(spec, type) else None
     if found is None and isinstance(spec, str):
-        found = _BY_NAME.get(spec.removeprefix("weft."))
+        found = _BY_NAME.get(spec.removeprefix("weft.").removeprefix("torch."))
     elif found is None and spec is not None:
         try:
             found = _BY_NP.get(np.dtype(spec))

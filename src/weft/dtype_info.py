@@ -36,8 +36,10 @@ class finfo:
         self.resolution = float(info.resolution)
 
     def __repr__(self) -> str:
-        limits = f"min={self.min:g}, max={self.max:g}"
-        return f"finfo({self.dtype}, eps={self.eps:g}, {limits})"
+        limits = f"min={self.min:g}, max={self.max:g}, eps={self.eps:g}"
+        small = f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}"
+        head = f"finfo(resolution={self.resolution:g}"
+        return f"{head}, {limits}, {small}, dtype={self.dtype})"
 
 
 class iinfo:
@@ -58,4 +60,4 @@ class iinfo:
         self.min = int(info.min)
 
     def __repr__(self) -> str:
-        return f"iinfo({self.dtype}, min={self.min}, max={self.max})"
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

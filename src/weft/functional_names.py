@@ -29,17 +29,29 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """``dropout`` in place."""
+    """``dropout`` in place.
+
+    >>> weft.dropout_(weft.ones(2), 0.5, False)
+    tensor([1., 1.])
+    """
     return input.copy_(F.dropout(input, p, train))
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """``nn.functional.alpha_dropout``; whether it trains is not optional."""
+    """``nn.functional.alpha_dropout``; whether it trains is not optional.
+
+    >>> weft.alpha_dropout(weft.ones(2), 0.5, False)
+    tensor([1., 1.])
+    """
     return F.alpha_dropout(input, p, train)
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """``nn.functional.feature_alpha_dropout``; whether it trains is not optional."""
+    """``nn.functional.feature_alpha_dropout``; whether it trains is not optional.
+
+    >>> weft.feature_alpha_dropout(weft.ones(1, 2), 0.5, False)
+    tensor([[1., 1.]])
+    """
     return F.feature_alpha_dropout(input, p, train)
 
 
@@ -98,7 +110,11 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Tensor:
-    """``nn.functional.group_norm``."""
+    """``nn.functional.group_norm``.
+
+    >>> weft.group_norm(weft.tensor([[-1.0, 1.0]]), 1)
+    tensor([[-1.0000,  1.0000]])
+    """
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 
@@ -113,7 +129,12 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """``nn.functional.batch_norm``, with weight and bias before the running values."""
+    """``nn.functional.batch_norm``, with weight and bias before the running values.
+
+    >>> x, mean, var = weft.tensor([[1.0, 4.0]]), weft.ones(2), weft.ones(2)
+    >>> weft.batch_norm(x, None, None, mean, var, False, 0.1, 0.0, False)
+    tensor([[0., 3.]])
+    """
     return F.batch_norm(
         input, running_mean, running_var, weight, bias, training, momentum, eps
     )
@@ -130,7 +151,12 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """``nn.functional.instance_norm``, weight and bias before the running values."""
+    """``nn.functional.instance_norm``, weight and bias before the running values.
+
+    >>> x = weft.tensor([[[-1.0, 1.0]]])
+    >>> weft.instance_norm(x, None, None, None, None, True, 0.1, 0.0, False)
+    tensor([[[-1.,  1.]]])
+    """
     return F.instance_norm(
         input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
     )
@@ -148,7 +174,12 @@ def _reduction(number: int) -> str:
 def kl_div(
     input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
 ) -> Tensor:
-    """``nn.functional.kl_div``; the reduction is a number: none, mean, sum."""
+    """``nn.functional.kl_div``; the reduction is a number: none, mean, sum.
+
+    >>> p = weft.tensor([0.5, 0.5])
+    >>> weft.kl_div(p.log(), p, 2)
+    tensor(0.)
+    """
     return F.kl_div(
         input, target, reduction=_reduction(reduction), log_target=log_target
     )
@@ -161,7 +192,12 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
     reduction: int = 1,
 ) -> Tensor:
-    """``nn.functional``'s; the reduction is a number: none, mean, sum."""
+    """``nn.functional``'s; the reduction is a number: none, mean, sum.
+
+    >>> zero = weft.zeros(2)
+    >>> weft.binary_cross_entropy_with_logits(zero, zero)
+    tensor(0.6931)
+    """
     return F.binary_cross_entropy_with_logits(
         input, target, weight, pos_weight=pos_weight, reduction=_reduction(reduction)
     )
@@ -175,7 +211,12 @@ def poisson_nll_loss(
     eps: float,
     reduction: int,
 ) -> Tensor:
-    """``nn.functional.poisson_nll_loss``; the reduction is a number."""
+    """``nn.functional.poisson_nll_loss``; the reduction is a number.
+
+    >>> x = weft.tensor([0.0, 1.0])
+    >>> weft.poisson_nll_loss(x, x, True, False, 1e-8, 0)
+    tensor([1.0000, 1.7183])
+    """
     return F.poisson_nll_loss(
         input, target, log_input, full, eps=eps, reduction=_reduction(reduction)
     )
@@ -188,7 +229,12 @@ def margin_ranking_loss(
     margin: float = 0.0,
     reduction: int = 1,
 ) -> Tensor:
-    """``nn.functional.margin_ranking_loss``; the reduction is a number."""
+    """``nn.functional.margin_ranking_loss``; the reduction is a number.
+
+    >>> one, two, first = weft.tensor([[1.0], [3.0], [1.0]])
+    >>> weft.margin_ranking_loss(one, two, first)
+    tensor(2.)
+    """
     return F.margin_ranking_loss(
         input1, input2, target, margin, reduction=_reduction(reduction)
     )
@@ -197,7 +243,12 @@ def margin_ranking_loss(
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1
 ) -> Tensor:
-    """``nn.functional.hinge_embedding_loss``; the reduction is a number."""
+    """``nn.functional.hinge_embedding_loss``; the reduction is a number.
+
+    >>> x, same = weft.tensor([0.5, 0.5]), weft.tensor([1, -1])
+    >>> weft.hinge_embedding_loss(x, same, 2.0, 0)
+    tensor([0.5000, 1.5000])
+    """
     return F.hinge_embedding_loss(
         input, target, margin, reduction=_reduction(reduction)
     )
@@ -210,7 +261,12 @@ def cosine_embedding_loss(
     margin: float = 0.0,
     reduction: int = 1,
 ) -> Tensor:
-    """``nn.functional.cosine_embedding_loss``; the reduction is a number."""
+    """``nn.functional.cosine_embedding_loss``; the reduction is a number.
+
+    >>> x, y = weft.eye(2)[:1], weft.eye(2)[1:]
+    >>> weft.cosine_embedding_loss(x, y, weft.ones(1))
+    tensor(1.)
+    """
     return F.cosine_embedding_loss(
         input1, input2, target, margin, reduction=_reduction(reduction)
     )
@@ -226,7 +282,12 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: int = 1,
 ) -> Tensor:
-    """``nn.functional.triplet_margin_loss``; the reduction is a number."""
+    """``nn.functional.triplet_margin_loss``; the reduction is a number.
+
+    >>> x = weft.eye(3)
+    >>> weft.triplet_margin_loss(x[:1], x[:1], x[1:2], p=1.0)
+    tensor(0.)
+    """
     return F.triplet_margin_loss(
         anchor, positive, negative, margin, p, eps, swap,
         reduction=_reduction(reduction),
@@ -242,7 +303,12 @@ def ctc_loss(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """``nn.functional.ctc_loss``; the reduction is a number."""
+    """``nn.functional.ctc_loss``; the reduction is a number.
+
+    >>> log_probs = weft.full((2, 1, 2), 0.5).log()
+    >>> weft.ctc_loss(log_probs, weft.tensor([[1]]), [2], [1])
+    tensor(0.2877)
+    """
     return F.ctc_loss(
         log_probs, targets, input_lengths, target_lengths, blank,
         _reduction(reduction), zero_infinity,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Iterable
+from types import GenericAlias
 from typing import Any
 
 from weft.errors import ArgumentError
@@ -18,6 +19,8 @@ class Future:
     >>> doubled.wait()
     8
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # ``Future[int]`` is a type
 
     def __init__(self, *, devices: Any = None) -> None:
         if devices:

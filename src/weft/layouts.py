@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import naming
 from weft.errors import ArgumentError
 
 
@@ -20,7 +21,7 @@ class layout:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"weft.{self.name}"
+        return f"{naming.library()}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

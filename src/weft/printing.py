@@ -171,16 +171,17 @@ def format_tensor(x: Any) -> str:
 
     The dtype of Python's numbers is not said, and the size only of an empty tensor.
     """
-    start = "tensor("
-    text = start + format_array(x.to_host(), len(start))
+    ours = type(x).__module__.startswith("weft.")
+    start = "tensor(" if ours else f"{type(x).__name__}("
+    text = start + ("..." if x.is_meta else format_array(x.to_host(), len(start)))
     default = default_dtype()
     usual = x.dtype in (default, default.to_complex()) or x.dtype.name in _UNSAID
     parts = []
     if x.device.name != "cpu":
         parts.append(f"device={x.device.name!r}")
-    if x.numel() == 0:
+    if x.numel() == 0 or x.is_meta:
         usual = x.dtype is default
-        if x.ndim != 1:
+        if x.ndim != 1 or x.is_meta:
             parts.append(f"size={tuple(x.shape)}")
     if not usual:
         parts.append(f"dtype={x.dtype!r}")

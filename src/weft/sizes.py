@@ -18,7 +18,11 @@ def sym_int(a: Any, /) -> Any:
 
 
 def sym_float(a: Any, /) -> Any:
-    """A float of a number; a symbolic size stays one."""
+    """A float of a number; a symbolic size stays one.
+
+    >>> weft.sym_float(2)
+    2.0
+    """
     return a if isinstance(a, Size) else float(a)
 
 
@@ -32,22 +36,38 @@ def sym_max(a: Any, b: Any) -> Any:
 
 
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller of two numbers or sizes."""
+    """The smaller of two numbers or sizes.
+
+    >>> weft.sym_min(2, 3)
+    2
+    """
     return smaller(a, b)
 
 
 def sym_not(a: Any, /) -> bool:
-    """The opposite of a truth value."""
+    """The opposite of a truth value.
+
+    >>> weft.sym_not(True)
+    False
+    """
     return not a
 
 
 def sym_ite(b: Any, t: Any, f: Any, /) -> Any:
-    """One of two values."""
+    """One of two values.
+
+    >>> weft.sym_ite(True, 1, 2)
+    1
+    """
     return t if b else f
 
 
 def sym_sqrt(a: Any, /) -> float:
-    """The root of a number."""
+    """The root of a number.
+
+    >>> weft.sym_sqrt(9)
+    3.0
+    """
     return math.sqrt(a)
 
 

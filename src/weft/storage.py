@@ -9,6 +9,7 @@ the tensors.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,22 @@ class UntypedStorage:
         elif not isinstance(given, np.ndarray):
             given = np.array(list(given), np.uint8)
         self._bytes = given
+
+    @staticmethod
+    def from_file(
+        filename: Any, shared: bool = False, nbytes: int = 0
+    ) -> UntypedStorage:
+        """The first bytes of a file, read when they are used.
+
+        Changes are written to the file if it is ``shared``.
+        """
+        mode: Any = "r+" if shared else "c"
+        found = np.memmap(os.fspath(filename), np.uint8, mode, shape=(nbytes,))
+        return UntypedStorage(found.view(np.ndarray))
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self._bytes.__array_interface__
 
     def nbytes(self) -> int:
         """The number of bytes.

@@ -42,6 +42,7 @@ class LoopTarget:
     """Programs as loops that are interpreted; see ``weft.compile.targets.Target``."""
 
     name = key = "loops"
+    composes_library = False
     in_place = False
     cost = targets.default().cost
 

@@ -16,7 +16,7 @@ from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
-from weft.errors import AutogradError
+from weft.errors import AutogradError, ShapeError
 
 
 class FunctionCtx:
@@ -172,6 +172,13 @@ class _Once(Function):
         )
 
 
+def _is_operand(a: Any) -> bool:
+    """Whether an argument is the operator's: a sparse constant stays what it is."""
+    if not isinstance(a, Tensor):
+        return False
+    return not getattr(a._interpreter, "composes", False) or a.requires_grad
+
+
 class _Call:
     """One application of a Function, as an operator record."""
 
@@ -181,7 +188,7 @@ class _Call:
         self.dirty: dict[int, int] = {}  # outputs that are arguments, changed
         self.plain: list[int] = []  # outputs without a gradient
         self.ctx = Context()
-        self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        self.positions = [i for i, a in enumerate(args) if _is_operand(a)]
         self.tensors = tuple(args[i] for i in self.positions)
         self.ctx.needs_input_grad = tuple(
             isinstance(a, Tensor) and a.requires_grad for a in args
@@ -332,11 +339,15 @@ class _Call:
             )
         picked = [gradients[position] for position in self.positions]
         for k, (x, gx) in enumerate(zip(self.tensors, picked, strict=True)):
-            if gx is not None and gx.shape != x.shape:
+            if gx is None or gx.shape == x.shape:
+                continue
+            try:  # as PyTorch does with the gradient of a tensor that was repeated
+                picked[k] = gx.sum_to_size(x.shape)
+            except ShapeError:
                 raise AutogradError(
                     f"{self.cls.__name__}.backward: gradient {k} has shape "
                     f"{tuple(gx.shape)}, its tensor has {tuple(x.shape)}"
-                )
+                ) from None
         return picked
 
     def push(self, ts: list[Any], values: dict[str, Any]) -> Any:

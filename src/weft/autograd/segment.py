@@ -461,7 +461,7 @@ def _check_unchanged(made: Refill) -> None:
     for value in made.saved:
         for one in value if type(value) is list else (value,):
             storage = getattr(one, "_storage", None)
-            if storage is not None and storage.changed_at > made.number:
+            if storage is not None and storage.disturbs(one, made.number):
                 raise changed(made.node, one, storage)
 
 
@@ -507,7 +507,7 @@ def set_state(generator: Any, state: tuple[int, int]) -> None:
 class Change:
     """A tensor that is about to be changed, and its old value."""
 
-    _FIELDS = ("version", "changed_at", "change")
+    _FIELDS = ("version", "changed_at", "change", "regions", "blurred_at")
 
     def __init__(self, target: Tensor) -> None:
         self.tensor = target if target._base is None else target._base

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import late
 from weft.core.mode import mode
-from weft.errors import AbsentDeviceError, DeviceError
+from weft.errors import AbsentDeviceError, DeviceError, DTypeError
 
 if TYPE_CHECKING:
     from weft.core.op import Op
@@ -183,6 +183,7 @@ class AbsentDevice(Device):
 cpu = Device("cpu")
 _ABSENT: dict[str, AbsentDevice] = {}
 _REGISTRY: dict[str, Device] = {"cpu": cpu, "cpu:0": cpu}
+BUILT_IN: dict[str, Device] = {}  # that no list of devices shows: see ``core.meta``
 
 
 def register_device(new: Device) -> Device:
@@ -241,10 +242,14 @@ class device(metaclass=_Found):
     def __new__(cls, type: str | Device, index: int | None = None) -> Any:
         if isinstance(type, Device) and index is None:
             return type
+        if not isinstance(type, (str, int, Device)):
+            kind = type.__class__.__name__  # type is an argument here
+            raise DTypeError(f"device: expected a name such as 'cpu', got {kind}")
         name = type if index is None else f"{type}:{index}"
         device = None
         if isinstance(type, str):
             device = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
+            device = device or BUILT_IN.get(str(name))
         if device is not None:
             return device
         kind, _, number = str(name).partition(":")

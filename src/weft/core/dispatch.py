@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import late
 from weft.core import eager_kernels, fast_path
+from weft.core.device import cpu
 from weft.core.mode import RECORDING, VIEWS, mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError, Shape
@@ -199,8 +200,10 @@ def _process(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     if op.composite:
         return run_composite(op, args)
     device = _common_device(op, args)
-    kernel = device.kernel(op)
     buffers = [_buffer(a, device) if isinstance(a, Tensor) else a for a in args]
+    if device is cpu:  # a subclass of a program's
+        return evaluate(op, args, buffers, params)
+    kernel = device.kernel(op)
     try:
         result = kernel(*buffers, **params)
     except Exception as error:
@@ -238,7 +241,11 @@ def _buffer(x: Tensor, device: Any) -> Any:
 
 def is_number(x: Tensor) -> bool:
     """Whether a tensor on the CPU is one number, as often as it may be repeated."""
-    return type(x) is Tensor and not any(x._data.strides)
+    if type(x) is not Tensor:
+        return False
+    array = x._data
+    base = array.base  # of a number that was expanded to one element
+    return not any(array.strides) or (base is not None and base.ndim == 0)
 
 
 def _common_device(op: Op, args: tuple[Any, ...]) -> Any:
@@ -254,7 +261,7 @@ def _common_device(op: Op, args: tuple[Any, ...]) -> Any:
                     f".to({device.name!r})"
                 )
     if device is None:  # numbers only, one of them elsewhere
-        device = next(a.device for a in args if isinstance(a, DeviceTensor))
+        device = next((a.device for a in args if isinstance(a, DeviceTensor)), cpu)
     return device
 
 

@@ -19,8 +19,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from weft import naming
+from weft.core.mode import mode
 from weft.core.record import Record
-from weft.errors import INTERNAL, ArgumentError, ShapeError, user_line
+from weft.errors import INTERNAL, ArgumentError, ShapeError, called_by_user, user_line
 
 
 class Atom:
@@ -162,6 +166,7 @@ class Scope:
 
     built = "this program was captured"
     advice = "capture it again for these sizes."
+    unseen = False  # whether the captured function must not notice that sizes are open
 
     def __init__(self) -> None:
         self.hints: dict[str, int | None] = {}
@@ -427,8 +432,30 @@ class Size:
     def __ge__(self, other: Any) -> bool:
         return self._ask(">=", other)
 
+    def _shows(self) -> bool:
+        """Whether a captured function asks for what only a number can give: its hash,
+        its text, its class."""
+        return (
+            mode.capture is not None
+            and self.scope.unseen
+            and called_by_user(sys._getframe(2))
+        )
+
     def __hash__(self) -> int:
+        if self._shows():
+            return hash(self.__index__())
         return hash(tuple([(atoms, _odd(factor)) for atoms, factor in self.terms]))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return int if self._shows() else Size
+
+    @property
+    def __array__(self) -> Any:
+        """How NumPy makes an array of it, if a captured function asks it to."""
+        if not self._shows():
+            raise AttributeError("__array__")
+        return lambda *args, **kwargs: np.asarray(self.__index__(), *args)
 
     def __bool__(self) -> bool:
         return self._ask("!=", 0)
@@ -443,6 +470,8 @@ class Size:
         return float(self.__index__())
 
     def __str__(self) -> str:
+        if self._shows():
+            return str(self.__index__())
         text = ""
         for atoms, factor in self.terms:
             parts = [str(a) for a in atoms]
@@ -456,6 +485,8 @@ class Size:
     __repr__ = __str__
 
     def __format__(self, spec: str) -> str:
+        if self._shows():
+            return format(self.__index__(), spec)
         return format(str(self), spec)
 
 
@@ -686,6 +717,10 @@ class Shape(tuple[Any, ...]):
     """
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        plain = tuple.__repr__(self)
+        return f"torch.Size({list(self)})" if naming.is_torch() else plain
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import late
+from weft import late, naming
 from weft.core.mode import mode, set_recording, set_views
 from weft.core.op import Plan
 from weft.errors import INTERNAL, AutogradError, describe_line
@@ -58,11 +58,34 @@ class Storage:
     frozen = False  # whether a capture refuses changes in place
     exposed = False  # whether other libraries may write here unnoticed
     change: Change = ("", None, 0)  # the last one
+    regions: tuple[tuple[int, Any], ...] = ()  # what single changes have written to
+    blurred_at = 0  # the last change whose region is not known
     views: list[weakref.ref[Any]] | None = None
 
-    def touch(self, op_name: str, where: Any = None) -> None:
-        """Note that an in-place operator has written here (``where`` in the code)."""
-        note_changes([self], op_name, where or caller())
+    def touch(self, op_name: str, where: Any = None, region: Any = None) -> None:
+        """Note that an in-place operator has written here (``where`` in the code).
+
+        ``region`` is the array that it has written to, where that is known.
+        """
+        code, lasti = where or caller()
+        self.version += 1
+        self.changed_at = number = next_number()
+        self.change = op_name, code, lasti
+        if region is not None and len(self.regions) < 32:
+            self.regions = (*self.regions, (number, region))
+        else:
+            self.blurred_at, self.regions = number, ()
+
+    def disturbs(self, value: Any, since: int) -> bool:
+        """Whether a tensor over this memory has other elements than at that time."""
+        if self.changed_at <= since:
+            return False
+        if self.blurred_at > since or not isinstance(value._data, np.ndarray):
+            return True
+        return any(
+            number > since and _overlap(value._data, region)
+            for number, region in self.regions
+        )
 
     def live_views(self) -> list[Any]:
         """The views that still exist."""
@@ -89,19 +112,29 @@ def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
     number, change = next_number(), (op_name, *where)
     for storage in storages:
         storage.version += 1
-        storage.changed_at = number
+        storage.changed_at = storage.blurred_at = number
         storage.change = change
+        storage.regions = ()
+
+
+def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=10_000)
+    except np.exceptions.TooHardError:
+        return True
 
 
 def caller() -> Where:
     """The user's code object and instruction offset."""
-    frame = sys._getframe(1)
-    while INTERNAL[frame.f_code.co_filename]:
+    frame = _getframe(1)
+    code = frame.f_code
+    while code is not _user and INTERNAL[code.co_filename]:
         back = frame.f_back
         if back is None:
             break
         frame = back
-    return frame.f_code, frame.f_lasti
+        code = frame.f_code
+    return code, frame.f_lasti
 
 
 class Packed(tuple[Any, ...]):
@@ -164,6 +197,10 @@ class NodeName(str):
             return "torch::autograd::AccumulateGrad"
         words = "".join(word.capitalize() for word in self.split("_"))
         return f"{words}Backward0"
+
+
+def _written(node: Any, name: str) -> str:
+    return f"<{node.name() if naming.is_torch() else name}>"
 
 
 class _Public:
@@ -283,7 +320,7 @@ class Node(_Public):
         for value in saved:
             for one in value if type(value) is list else (value,):
                 storage = getattr(one, "_storage", None)
-                if storage is not None and storage.changed_at > self.number:
+                if storage is not None and storage.disturbs(one, self.number):
                     raise changed(self, one, storage)
         return self._reattach(saved) if self.plan.outs else saved
 
@@ -304,7 +341,7 @@ class Node(_Public):
         return tuple(values)
 
     def __repr__(self) -> str:
-        return f"<{self.name}>"
+        return _written(self, self.name)
 
 
 def make_node(
@@ -373,7 +410,9 @@ class Pick(_Public):
         return self.node.spent
 
     def __repr__(self) -> str:
-        return f"<{self.name}.{self.node.plan.op.output_name(self.index)}>"
+        return _written(
+            self, f"{self.name}.{self.node.plan.op.output_name(self.index)}"
+        )
 
 
 class Leaf(_Public):

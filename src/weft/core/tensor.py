@@ -57,8 +57,19 @@ class Tensor(_Methods):
     _capture: Any = None  # set on tensors that a running capture makes
     __array_priority__ = 1000
 
-    def __init__(self, data: Any = 0, *sizes: Any) -> None:
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        if cls is Tensor or cls.__module__.startswith("weft."):
+            return new(cls)
+        return late.find("overrides").subclass_instance(cls, *args, **options)
+
+    def __init__(self, data: Any = 0, *sizes: Any, **options: Any) -> None:
         if type(data) is not ndarray or sizes:
+            if vars(self):  # an object of a subclass, which is complete
+                return None
+            if "_parameter" in options and isinstance(data, Tensor):
+                return _mark(self, data, options)
+            if options:
+                raise DTypeError(f"Tensor: unexpected arguments {', '.join(options)}")
             if isinstance(data, Tensor) and not sizes:
                 return _look_at(self, data)
             data = _array_from(data, sizes)
@@ -282,6 +293,16 @@ def _array_from(data: Any, sizes: tuple[Any, ...]) -> np.ndarray:
             "weft.zeros(...) one of any sizes"
         )
     return late.find("tensor")(data, dtype=dtypes.default_dtype())._data
+
+
+def _mark(tensor: Tensor, data: Tensor, fields: dict[str, Any]) -> None:
+    """Make a new tensor a parameter over another one's memory.
+
+    Packages copy one by ``type(p)(data, **vars(p), requires_grad=...)``.
+    """
+    tensor.__class__ = type(data)
+    tensor.__dict__.update(vars(data.detach()), _parameter=fields["_parameter"])
+    tensor.requires_grad_(fields.get("requires_grad", True))
 
 
 def _look_at(tensor: Tensor, other: Tensor) -> None:

@@ -136,7 +136,8 @@ class lazy_property:
             return self
         with weft.enable_grad():
             value = self.wrapped(instance)
-        if mode.capture is None and value._interpreter is None:
+        traced = isinstance(value, Tensor) and value._interpreter is not None
+        if mode.capture is None and not traced:
             instance.__dict__[self.wrapped.__name__] = value
         return value
 

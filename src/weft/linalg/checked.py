@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.core.results import results
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, RankError, ShapeError
 from weft.linalg.factoring import cholesky, qr, svd
 from weft.linalg.lu_factors import first_zero, lu_factor
 from weft.linalg.operands import as_matrix, wide
@@ -20,6 +21,7 @@ from weft.ops.operands import concrete
 from weft.ops.public import public
 
 
+@results("linalg_solve_ex")
 class Checked(NamedTuple):
     """The result of ``solve_ex``."""
 
@@ -27,6 +29,7 @@ class Checked(NamedTuple):
     info: Tensor
 
 
+@results("linalg_inv_ex")
 class CheckedInverse(NamedTuple):
     """The result of ``inv_ex``."""
 
@@ -34,6 +37,7 @@ class CheckedInverse(NamedTuple):
     info: Tensor
 
 
+@results("linalg_cholesky_ex")
 class CheckedCholesky(NamedTuple):
     """The result of ``cholesky_ex``."""
 
@@ -204,6 +208,8 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     tensor([[1., 2.],
             [1., 3.]])
     """
+    if x.ndim == 0:
+        raise RankError("linalg.vander: expected at least 1 dimension, got a number")
     count = x.shape[-1] if N is None else N
     if count <= 1 and N is not None:
         raise ArgumentError(f"linalg.vander: expected N of more than 1, got {N}")
@@ -213,6 +219,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 # -- older names
 
 
+@results("svd")
 class SVD(NamedTuple):
     """The result of ``weft.svd``."""
 
@@ -247,6 +254,7 @@ def qr_of(input: Tensor, some: bool = True) -> Any:
     return qr(input, "reduced" if some else "complete")
 
 
+@results("triangular_solve")
 class Triangular(NamedTuple):
     """The result of ``triangular_solve``."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.linalg.operands import as_matrix, mirrored, wide
@@ -16,6 +17,7 @@ from weft.ops.products import matmul
 from weft.ops.public import public
 
 
+@results("linalg_qr")
 class QRResult(NamedTuple):
     """The result of ``qr``."""
 
@@ -23,6 +25,7 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
+@results("linalg_svd")
 class SVDResult(NamedTuple):
     """The result of ``svd``."""
 
@@ -31,6 +34,7 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
+@results("linalg_eigh")
 class EighResult(NamedTuple):
     """The result of ``eigh``."""
 
@@ -38,6 +42,7 @@ class EighResult(NamedTuple):
     eigenvectors: Tensor
 
 
+@results("linalg_eig")
 class EigResult(NamedTuple):
     """The result of ``eig``."""
 

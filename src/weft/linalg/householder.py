@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.linalg.operands import as_matrix, wide
@@ -16,6 +17,7 @@ from weft.ops.operands import concrete
 from weft.ops.public import public
 
 
+@results("geqrf")
 class Reflections(NamedTuple):
     """The result of ``geqrf``."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from weft import dtype as dtypes
+from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.linalg.operands import as_matrix, one_batch, one_type, wide
@@ -18,6 +19,7 @@ from weft.ops.linalg.lu import lu_op, lu_pivots_op, pivot_order_op
 from weft.ops.public import public
 
 
+@results("linalg_lu_factor")
 class LUFactors(NamedTuple):
     """The result of ``lu_factor``."""
 
@@ -25,6 +27,7 @@ class LUFactors(NamedTuple):
     pivots: Tensor
 
 
+@results("linalg_lu_factor_ex")
 class LUFactorsChecked(NamedTuple):
     """The result of ``lu_factor_ex``."""
 
@@ -33,6 +36,7 @@ class LUFactorsChecked(NamedTuple):
     info: Tensor
 
 
+@results("linalg_lu")
 class LU(NamedTuple):
     """The result of ``lu``."""
 
@@ -59,9 +63,10 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactors:
     """The factors of ``P @ L @ U`` as one matrix, and pivots for ``lu_solve``.
 
     >>> weft.linalg.lu_factor(weft.tensor([[1.0, 2.0], [4.0, 4.0]]))
-    LUFactors(LU=tensor([[4.0000, 4.0000],
-            [0.2500, 1.0000]]), \
-pivots=tensor([2, 2], dtype=weft.int32))
+    weft.return_types.linalg_lu_factor(
+    LU=tensor([[4.0000, 4.0000],
+            [0.2500, 1.0000]]),
+    pivots=tensor([2, 2], dtype=weft.int32))
     """
     x = as_matrix("linalg.lu_factor", A)
     if not pivot:

@@ -20,6 +20,7 @@ from weft.ops.creation import zeros
 from weft.ops.diagonals import tril, triu
 from weft.ops.elementwise import broadcast_shapes, conj
 from weft.ops.extremes import amax
+from weft.ops.inplace import write_out
 from weft.ops.joining import stack
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
 from weft.ops.operands import concrete
@@ -33,14 +34,20 @@ def wide(fn: Function) -> Function:
     """A function that computes in float32 for half types, and returns these.
 
     Without a tolerance of their own, ranks are those of numbers as coarse as the half
-    type's. Complex results, of which there is no half type, are complex64.
+    type's. Complex results, of which there is no half type, are complex64. Results are
+    written into ``out``, where it is given.
     """
+    takes_out = "out" in signature(fn).parameters
     tolerance = next(
         (n for n in ("rtol", "rcond") if n in signature(fn).parameters), ""
     )
 
     @functools.wraps(fn)
     def widened(*args: Any, **options: Any) -> Any:
+        if "out" in options and not takes_out:
+            out = options.pop("out")
+            found = widened(*args, **options)
+            return found if out is None else write_out(out, found, fn.__name__)
         kind = _half_type((*args, *options.values()))
         if kind is None or options.get("dtype") is not None:
             return fn(*args, **options)

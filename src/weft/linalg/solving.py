@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.linalg.factoring import svdvals
@@ -31,6 +32,7 @@ from weft.ops.shaping import squeeze, unsqueeze
 from weft.ops.transcendental import log
 
 
+@results("linalg_lstsq")
 class LstsqResult(NamedTuple):
     """The result of ``lstsq``."""
 
@@ -203,6 +205,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 # -- determinants
 
 
+@results("linalg_slogdet")
 class SlogdetResult(NamedTuple):
     """The result of ``slogdet``."""
 
@@ -227,7 +230,9 @@ def slogdet(A: Tensor) -> SlogdetResult:
     """The determinant's sign and the logarithm of its absolute value.
 
     >>> weft.linalg.slogdet(weft.tensor([[-1.0]]))
-    SlogdetResult(sign=tensor(-1.), logabsdet=tensor(0.))
+    weft.return_types.linalg_slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(0.))
     """
     return SlogdetResult(*slogdet_op(as_matrix("linalg.slogdet", A, square=True)))
 

@@ -277,7 +277,8 @@ class ModuleDict(_Dictionary):
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
-        self.update(() if modules is None else modules)
+        if modules is not None:  # a subclass's update may need what it sets later
+            self.update(modules)
 
 
 class ParameterDict(_Dictionary):

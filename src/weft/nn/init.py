@@ -108,6 +108,11 @@ def _fan(tensor: Tensor, mode: str, name: str) -> int:
     return fans[mode.lower()]
 
 
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """The fan of a mode, under the name that packages import."""
+    return _fan(tensor, mode, "calculate_correct_fan")
+
+
 def _scatter(value: float, name: str) -> float:
     """A standard deviation, which must not be negative."""
     if not value >= 0:

@@ -14,6 +14,8 @@ from weft.errors import DTypeError
 
 class _Marked(type(Tensor)):  # type: ignore[misc]
     def __instancecheck__(cls, value: Any) -> bool:
+        if cls is not Parameter:  # a subclass that a program defines
+            return type.__instancecheck__(cls, value)
         return isinstance(value, Tensor) and value._parameter
 
 
@@ -36,6 +38,8 @@ class Parameter(Tensor, metaclass=_Marked):
                 "with weft.tensor(...)"
             )
         made = data.detach()
+        if cls is not Parameter:
+            made = made.as_subclass(cls)
         made._parameter = True
         return made.requires_grad_() if requires_grad else made
 

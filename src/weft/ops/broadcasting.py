@@ -15,7 +15,7 @@ from weft.core.dispatch import bind
 from weft.core.lowering import View, expanded
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.size import is_one, same_shape
+from weft.core.size import Shape, is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import broadcast_shapes
@@ -37,6 +37,9 @@ def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
 
 
 def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
+    lead = len(shape) - x.ndim
+    if x.shape == shape[lead:] and shape[:lead] == (1,) * lead:
+        return x.reshape(shape)  # nothing is repeated, so it can be written to
     found = _repeated(x, shape)
     return np.broadcast_to(x, shape) if found is None else found
 
@@ -123,13 +126,11 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     if state and size is None and type(input) is Tensor:
         have = input._data
         wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
-        array = _repeated(have, wanted)
+        old = have.shape
+        array = have.view() if wanted == old else _repeated(have, wanted)
         if array is not None:
-            old = have.shape
-            if wanted == old:
-                return input
             params = {"shape": wanted}
-            return fast_path.view(_EXPAND, input, params, array, state, (old,))
+            return fast_path.view(_EXPAND, input, params, array, state)
     shape = flat_sizes("expand", sizes, size)
     lead = len(shape) - input.ndim
     if any(n == -1 for n in shape):
@@ -167,14 +168,14 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 
 @public("broadcast_shapes")
-def _public_broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def _public_broadcast_shapes(*shapes: Any) -> Shape:
     """The shape that several broadcast to.
 
     >>> weft.broadcast_shapes((3, 1), (1, 4))
     (3, 4)
     """
     full = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
-    return broadcast_shapes("broadcast_shapes", *full)
+    return Shape(broadcast_shapes("broadcast_shapes", *full))
 
 
 _public_broadcast_shapes.__name__ = "broadcast_shapes"

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.dims import normalize_dim, normalize_dims
+from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs as absolute
@@ -387,6 +388,7 @@ def _slope(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:
     return movedim(cat([first, middle, last], -1), -1, dim)
 
 
+@results("frexp")
 class Frexp(NamedTuple):
     """The result of ``frexp``."""
 
@@ -401,8 +403,9 @@ def frexp(input: Tensor) -> Frexp:
     The gradient flows through the mantissa.
 
     >>> weft.frexp(weft.tensor([8.0, 0.75]))
-    Frexp(mantissa=tensor([0.5000, 0.7500]), \
-exponent=tensor([4, 0], dtype=weft.int32))
+    weft.return_types.frexp(
+    mantissa=tensor([0.5000, 0.7500]),
+    exponent=tensor([4, 0], dtype=weft.int32))
     """
     check_accepts("frexp", "floating", input.dtype)
     array = concrete("frexp", input.detach())

@@ -15,6 +15,7 @@ from weft.core.device import Device
 from weft.core.device import device as find_device
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
+from weft.core.meta import meta, without_values
 from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
@@ -95,6 +96,16 @@ def placed(out: Tensor, device: Any, requires_grad: bool = False) -> Tensor:
         device = mode.device
     if device is not None and device is not out.device:
         out = out.to(find_device(device))
+    return out.requires_grad_() if requires_grad else out
+
+
+def on_meta(device: Any) -> bool:
+    """Whether a new tensor with this ``device`` argument has no values."""
+    return (mode.device if device is None else find_device(device)) is meta
+
+
+def _unvalued(shape: Any, dtype: DType, requires_grad: bool) -> Tensor:
+    out = without_values(shape, dtype)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -223,6 +234,8 @@ def as_tensor(
         out = data
     elif isinstance(data, ndarray):
         out = from_numpy(data)
+    elif hasattr(data, "__array_interface__") and not isinstance(data, np.generic):
+        out = from_numpy(np.asarray(data))
     else:
         return tensor(data, dtype=dtype, device=device)
     if dtype is not None:
@@ -354,6 +367,8 @@ def _filled(
     requires_grad: bool = False,
 ) -> Tensor:
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if on_meta(device):
+        return _unvalued(shape, dtype, requires_grad)
     check_memory(name, shape, dtype)
     if type(value) is Number:
         return value.tensor.to(dtype).expand(shape).clone()
@@ -519,6 +534,8 @@ def empty(
         )
     shape = parse_size("empty", sizes if size is None else (size,))
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if on_meta(device):
+        return _unvalued(shape, dtype, requires_grad)
     check_memory("empty", shape, dtype)
     try:
         allocation.allow("empty", math.prod(shape) * dtype.itemsize)
@@ -687,7 +704,7 @@ def arange(
     if end is None:
         start, end = None, start
     if end is None:
-        raise ArgumentError("arange: expected arange(end) or arange(start, end)")
+        raise DTypeError("arange: expected arange(end) or arange(start, end)")
     start = 0 if start is None else start
     values = [_number("arange", v) for v in (start, end, step)]
     start, end, step = values
@@ -903,6 +920,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     from weft.ops.broadcasting import meshgrid
     from weft.ops.joining import stack
 
+    for one in tensors:
+        if one.ndim != 1:
+            raise ShapeError(f"cartesian_prod: expected vectors, got shape {one.shape}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.flatten() for g in meshgrid(*tensors, indexing="ij")], 1)

@@ -19,8 +19,9 @@ from weft.core.eager_kernels import COSTLY
 from weft.core.lowering import Composed, Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Plan, Sample, TensorType, define
+from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
-from weft.errors import ShapeError
+from weft.errors import RankError
 from weft.ops.copies import cast
 from weft.ops.elementwise import check_accepts
 from weft.ops.gathering import gather
@@ -50,7 +51,7 @@ def _extreme_type(name: str) -> Callable[..., Any]:
 def _check_nonempty(name: str, shape: tuple[int, ...], dim: tuple[int, ...]) -> None:
     for d in dim:
         if shape[d] == 0:
-            raise ShapeError(
+            raise RankError(
                 f"{name}: expected at least one element, but dim {d} of shape {shape} "
                 "is empty"
             )
@@ -175,6 +176,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
 
+@results("aminmax")
 class MinMax(NamedTuple):
     """The result of ``aminmax``."""
 
@@ -239,7 +241,7 @@ def _reduce_arg(op: Op, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
     check_accepts(op.name, "ordered", input.dtype)
     if dim is None or input.ndim == 0:
         if input.numel() == 0:
-            raise ShapeError(f"{op.name}: expected at least one element, got none")
+            raise RankError(f"{op.name}: expected at least one element, got none")
         flat = reshape(input, (input.numel(),))
         out = bind(op, (flat,), {"dim": 0, "keepdim": False})
         return reshape(out, (1,) * input.ndim) if keepdim else out
@@ -293,6 +295,7 @@ def argmin(
 # -- values with their indices
 
 
+@results("max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin")
 class Extreme(NamedTuple):
     """The result of ``max``, ``min``, ``median``, ``cummax`` along a dimension."""
 
@@ -309,12 +312,12 @@ def _pick_extreme(
         return pair(input, dim)
     indices = arg(input, dim, True)
     if input.ndim == 0:
-        return Extreme(input, indices)
+        return TYPES[name](input, indices)
     d = normalize_dim(name, dim, input.ndim)
     values = gather(input, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES[name](values, indices)
 
 
 @public(method=True)

@@ -349,14 +349,3 @@ def von_mises(concentration: Tensor) -> Tensor:
     with beside(concentration):
         seed, block = random_blocks("von_mises", concentration.shape, None)
     return von_mises_op(seed, block, concentration.detach())
-
-
-@public(name="_sample_dirichlet")
-def sample_dirichlet(alpha: Tensor, generator: Generator | None = None) -> Tensor:
-    """Samples of the Dirichlet distribution along the last axis.
-
-    >>> float(weft._sample_dirichlet(weft.ones(3)).sum().round(decimals=4))
-    1.0
-    """
-    drawn = standard_gamma(alpha, generator)
-    return drawn / drawn.sum(-1, keepdim=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import check_accepts
@@ -14,6 +15,7 @@ from weft.ops.operands import concrete
 from weft.ops.public import public
 
 
+@results("histogram")
 class Histogram(NamedTuple):
     """The result of ``histogram``."""
 
@@ -21,6 +23,7 @@ class Histogram(NamedTuple):
     bin_edges: Tensor
 
 
+@results("histogramdd")
 class HistogramDD(NamedTuple):
     """The result of ``histogramdd``."""
 

@@ -16,7 +16,7 @@ from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import is_integer
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
@@ -24,7 +24,7 @@ from weft.ops.operands import as_index, check_range, concrete, scalar
 from weft.ops.public import public
 from weft.ops.require import require_index
 from weft.ops.select import where
-from weft.ops.shaping import movedim, reshape
+from weft.ops.shaping import movedim, own, reshape
 
 # -- take, add_at, put
 
@@ -266,13 +266,13 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     d = normalize_dim("index_select", dim, input.ndim)
     ids = as_index("index_select", index)
     if ids.ndim > 1:
-        raise ShapeError(f"index_select: expected a 1-d index, got shape {ids.shape}")
+        raise RankError(f"index_select: expected a 1-d index, got shape {ids.shape}")
     if input.ndim == 0:
         return reshape(index_select(as_row(input), 0, ids), ())
     ids = require_index("index_select", ids, input.shape[d], d, wrap=False)
     rows = input if d == 0 else movedim(input, d, 0)
     out = take_op(rows, reshape(ids, (-1,)) if ids.ndim == 0 else ids)
-    return out if d == 0 else movedim(out, 0, d)
+    return out if d == 0 else own(movedim(out, 0, d))
 
 
 @public(method=True, inplace="0, weft.tensor([0, 1]), x")
@@ -328,7 +328,7 @@ def _index_rows(
     ids = as_index(name, index)
     want = (*x.shape[:d], ids.numel(), *x.shape[d + 1 :])
     if source.shape != want:
-        raise ShapeError(
+        raise RankError(
             f"{name}: expected a source of shape {want} for {ids.numel()} indices "
             f"along dim {d} of shape {x.shape}, got {source.shape}"
         )

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.device import cpu
 from weft.core.dispatch import is_number
 from weft.core.mode import mode, set_views
 from weft.core.op import Op
@@ -49,9 +50,12 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
         _write(target, new, name)
     elif target._interpreter is not None:
         _check_level(target, new, name)
+    elif target.device is cpu:  # of a subclass that a program defines
+        _write(target, new, name)
     else:
         _write_there(target, new, base, name)
-    target.storage_record.touch(name)
+    region = target._data if type(target) is Tensor else None
+    target.storage_record.touch(name, region=region)
     linked = mode.recording and (new._node is not None or base._node is not None)
     if target._interpreter is not None or linked:
         _set_history(target, base, new, linked)
@@ -351,7 +355,7 @@ def _arithmetic(fn: Callable[..., Any], name: str, ufunc: Any) -> Callable[..., 
                     ufunc(self._data, y, self._data)
                 except RuntimeWarning:
                     pass  # raised (if warnings are errors) after the writing
-                self.storage_record.touch(name)
+                self.storage_record.touch(name, region=self._data)
                 return self
             if kind is Tensor and self._data.ndim == 0:
                 drop_spent(self._node)

@@ -97,7 +97,15 @@ def from_file(
     dtype: Any = None,
     **options: Any,
 ) -> Tensor:
-    """A vector over the memory of a file; ``shared`` writes changes to the file."""
+    """A vector over the memory of a file; ``shared`` writes changes to the file.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "numbers")
+    ...     _ = path.write_bytes(bytes([1, 2, 3]))
+    ...     print(weft.from_file(path, size=3, dtype=weft.uint8).clone())
+    tensor([1, 2, 3], dtype=weft.uint8)
+    """
     chosen = default_dtype() if dtype is None else as_dtype(dtype)
     count = size or 0
     with open(filename, "r+b" if shared else "rb") as file:

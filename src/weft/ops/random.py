@@ -17,9 +17,11 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.device import cpu
+from weft.core.device import device as find_device
 from weft.core.dispatch import beside, bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element
+from weft.core.meta import without_values
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError
@@ -30,6 +32,7 @@ from weft.ops.creation import (
     WITHOUT_EFFECT,
     arange,
     check_memory,
+    on_meta,
     optioned,
     parse_size,
     placed,
@@ -291,7 +294,8 @@ class Generator:
     True
     """
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: Any = "cpu") -> None:
+        find_device(device)  # an unknown one is refused
         self._seed = 0
         self._counter = 0
         self._lock = threading.Lock()
@@ -305,7 +309,9 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Restart from a seed."""
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-            raise DTypeError(f"manual_seed: expected an int, got {type(seed).__name__}")
+            raise ArgumentError(
+                f"manual_seed: expected an int, got {type(seed).__name__}"
+            )
         self._seed = int(seed) & ((1 << 64) - 1)
         self._counter = 0
         return self
@@ -355,7 +361,7 @@ class Generator:
         """Go on from a state that ``get_state`` gave."""
         array = np.asarray(state.array())
         if array.shape != (2,) or array.dtype != np.int64 or array[1] < 0:
-            raise ArgumentError(
+            raise DTypeError(
                 "set_state: expected the int64 tensor of two elements that get_state "
                 f"gives, got {array.dtype} of shape {array.shape}"
             )
@@ -505,11 +511,14 @@ def _examples(name: str) -> tuple[tuple[int, ...], list[Any]]:
 
 
 def _random_float(
-    op: Op, name: str, shape: tuple[int, ...], dtype: Any, generator: Any
-) -> Tensor:
+    op: Op, name: str, shape: tuple[int, ...], dtype: Any, generator: Any,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     if not dtype.is_floating_point:
         raise DTypeError(f"{name}: expected a floating-point dtype, got {dtype.name}")
+    if on_meta(device):
+        return without_values(shape, dtype)
     check_memory(name, shape, dtype)
     words = (math.prod(shape) + 1) * _words_each(dtype)
     return _draw(op, name, shape, words, generator, {"dtype": dtype})
@@ -543,7 +552,7 @@ def rand(
             requires_grad=requires_grad,
         )
     shape = parse_size("rand", sizes if size is None else (size,))
-    out = _random_float(uniform_op, "rand", shape, dtype, generator)
+    out = _random_float(uniform_op, "rand", shape, dtype, generator, device)
     return placed(out, device, requires_grad)
 
 
@@ -574,7 +583,7 @@ def randn(
             requires_grad=requires_grad,
         )
     shape = parse_size("randn", sizes if size is None else (size,))
-    out = _random_float(normal_op, "randn", shape, dtype, generator)
+    out = _random_float(normal_op, "randn", shape, dtype, generator, device)
     return placed(out, device, requires_grad)
 
 
@@ -718,7 +727,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     )
     with beside(input):
         u = _random_float(
-            uniform_op, "bernoulli", input.shape, dtypes.float32, generator
+            uniform_op, "bernoulli", input.shape, dtypes.float32, generator, p.device
         )
     return (placed(u, p.device) < p.to(dtypes.float32)).to(input.dtype)
 
@@ -753,9 +762,12 @@ def normal(
             mean + std if isinstance(mean, Tensor) or isinstance(std, Tensor) else like
         )
         size, dtype = both.shape, dtype or both.dtype
+    if isinstance(std, Tensor) and std.dtype.is_floating_point:
+        text = "normal: expected std of at least 0, got {value}{where}"
+        std = require(std, lambda s: s >= 0, text)
     shape = parse_size("normal", (size,))
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
-    z = _random_float(normal_op, "normal", shape, dtype, generator)
+    z = _random_float(normal_op, "normal", shape, dtype, generator, device_of(given))
     return placed(z, device_of(given)) * std + mean
 
 
@@ -774,6 +786,10 @@ def multinomial(
     """
     if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")
+    if num_samples < 1:
+        raise ArgumentError(
+            f"multinomial: expected at least one sample, got {num_samples}"
+        )
     weights = _weights(input, num_samples, replacement)
     drawn = num_samples if replacement else input.shape[-1]
     with beside(input):

@@ -14,6 +14,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft import errors
 from weft.core.lowering import Element
+from weft.core.meta import meta
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
@@ -22,8 +23,11 @@ from weft.ops.elementwise import elementwise_batch
 
 
 def known(x: Tensor) -> bool:
-    """Whether a tensor's values can be looked at: not in a transform or capture."""
-    return x._interpreter is None and mode.capture is None
+    """Whether a tensor's values can be looked at: not in a transform or capture, nor
+    on the meta device."""
+    if x._interpreter is not None or mode.capture is not None:
+        return False
+    return x.device is not meta
 
 
 def _refuse(x: Any, holds: Any, error: str, text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,12 +87,9 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
         except Exception:  # found again and explained below
             plain = False
         if plain:
-            old = have.shape
-            if wanted == old:
-                return input
             if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
-                return fast_path.view(_RESHAPE, input, params, array, state, (old,))
+                return fast_path.view(_RESHAPE, input, params, array, state)
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
     if same_shape(wanted, input.shape):
         return input
@@ -120,7 +118,7 @@ def _infer(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> tuple[int
 
 
 @public(exported=False, method=True)
-def view(input: Tensor, *shape: Any) -> Tensor:
+def view(input: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tensor:
     """The same memory in another shape; refused if that would need a copy.
 
     With a dtype instead, the memory read as that type.
@@ -130,16 +128,53 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     >>> x
     tensor([1., 0., 0., 0.])
     """
+    given = dtype if dtype is not None else size
+    if given is not None:
+        shape = (*shape, given)
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
         return _view_dtype(input, dtypes.as_dtype(shape[0]))
     wanted = _infer("view", input.shape, flat_sizes("view", shape))
     out = bind(reshape_op, (input,), {"shape": wanted})
     if input._interpreter is None and out._base is None and _is_copy(input, out):
+        if _is_unseen(input):  # a result that PyTorch would have laid out in order
+            input._data = np.ascontiguousarray(input._data)
+            input._storage = None
+            return view(input, wanted)
         raise ShapeError(
             f"view: shape {input.shape}{_strides(input)} cannot be seen as {wanted} "
             "without copying; use .reshape(...)"
         )
     return out
+
+
+def own(x: Tensor) -> Tensor:
+    """A view of a tensor that nobody else has, as a tensor of its own."""
+    if x._interpreter is None and x._base is not None:
+        x._base, x._storage, x._chain = None, None, ()
+    return x
+
+
+def _is_unseen(x: Tensor) -> bool:
+    """Whether nobody can see that a tensor's memory is laid out anew.
+
+    It is a result of its own: no view, array of NumPy's or other tensor shares its
+    memory, but for what its own node on the tape has saved.
+    """
+    mine = 3  # references: the tensor's, this function's, and the call's
+    array, storage = x._data, x._storage
+    if x._base is not None or type(array) is not np.ndarray:
+        return False
+    if storage is None:
+        base = array.base
+        alone = base is None or (
+            type(base) is np.ndarray and sys.getrefcount(base) <= mine
+        )
+        return alone and (not x.is_leaf or sys.getrefcount(array) <= mine)
+    if storage.exposed or storage.version or storage.live_views():
+        return False
+    saved = getattr(x._node, "saved", None) or ()
+    kept = sum(isinstance(s, Tensor) and s._storage is storage for s in saved)
+    return sys.getrefcount(storage) <= kept + 3
 
 
 def _strides(x: Tensor) -> str:
@@ -405,7 +440,7 @@ def t(input: Tensor) -> Tensor:
     """
     if input.ndim > 2:
         raise ShapeError(f"t: expected at most 2 dimensions, got shape {input.shape}")
-    return input if input.ndim < 2 else transpose(input, 0, 1)
+    return reshape(input, input.shape) if input.ndim < 2 else transpose(input, 0, 1)
 
 
 @public(method=True)

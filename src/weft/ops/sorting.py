@@ -17,9 +17,10 @@ from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Composed, Rowwise, Running, Varied, key_dtype
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
 from weft.dtype import sortable
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.elementwise import check_accepts
@@ -107,6 +108,7 @@ def argsort(
     return bind(argsort_op, (input,), {"dim": d, "descending": bool(descending)})
 
 
+@results("sort", "topk")
 class Sorted(NamedTuple):
     """The result of ``sort`` and ``topk``."""
 
@@ -132,8 +134,8 @@ def sort(
         dim = axis
     indices = argsort(input, dim, descending)
     if input.ndim == 0:
-        return Sorted(input, indices)
-    return Sorted(gather(input, dim, indices), indices)
+        return TYPES["sort"](input, indices)
+    return TYPES["sort"](gather(input, dim, indices), indices)
 
 
 @public(method=True)
@@ -216,11 +218,11 @@ def topk(
     if not 0 <= k <= size:
         raise ShapeError(f"topk: k is {k}, but dim {d} has size {size}")
     if input.ndim == 0:
-        return Sorted(input, zeros((), dtype=dtypes.int64, device=input.device))
+        return TYPES["topk"](input, zeros((), dtype=dtypes.int64, device=input.device))
     check_accepts("topk", "ordered", input.dtype)
     params = {"k": k, "dim": d, "largest": bool(largest)}
     indices = bind(topk_index_op, (input,), params)
-    return Sorted(gather(input, d, indices), indices)
+    return TYPES["topk"](gather(input, d, indices), indices)
 
 
 @public(method=True)
@@ -232,14 +234,16 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
     """
     d = normalize_dim("kthvalue", dim, input.ndim)
     if input.ndim == 0:
-        return Extreme(input, zeros((), dtype=dtypes.int64, device=input.device))
+        return TYPES["kthvalue"](
+            input, zeros((), dtype=dtypes.int64, device=input.device)
+        )
     if not 1 <= k <= input.shape[d]:
         raise ShapeError(f"kthvalue: k is {k}, but dim {d} has size {input.shape[d]}")
     indices = along(argsort(input, d), d, slice(k - 1, k))
     values = gather(input, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES["kthvalue"](values, indices)
 
 
 @public(method=True)
@@ -281,14 +285,14 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
         if x.numel() == 0:
             if x.dtype.is_floating_point:
                 return x.sum() * math.nan
-            raise ShapeError(f"{name}: expected at least one element, got none")
+            raise RankError(f"{name}: expected at least one element, got none")
         flat = reshape(x, (x.numel(),))
         return _median(name, flat, 0, False, skip_nan=skip_nan).values
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        return Extreme(x, zeros((), dtype=dtypes.int64, device=x.device))
+        return TYPES[name](x, zeros((), dtype=dtypes.int64, device=x.device))
     if x.shape[d] == 0:
-        raise ShapeError(f"{name}: dim {d} of shape {x.shape} is empty")
+        raise RankError(f"{name}: dim {d} of shape {x.shape} is empty")
     valid = (x == x).sum(d, keepdim=True)
     middle = (valid - 1).clamp(min=0) // 2
     if not skip_nan:  # NaN is sorted last, so the last element says if there is one
@@ -297,7 +301,7 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
     values = gather(x, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES[name](values, indices)
 
 
 _BETWEEN: dict[str, Any] = {
@@ -408,7 +412,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     check_accepts("mode", "ordered", input.dtype)
     d = normalize_dim("mode", dim, input.ndim)
     if input.ndim == 0:
-        return Extreme(input, zeros((), dtype=dtypes.int64, device=input.device))
+        return TYPES["mode"](input, zeros((), dtype=dtypes.int64, device=input.device))
     rows = np.moveaxis(sortable(concrete("mode", input)), d, -1)
     if rows.shape[-1] == 0:
         raise ShapeError(f"mode: dim {d} of shape {input.shape} is empty")
@@ -421,7 +425,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     values = gather(input, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return Extreme(values, indices)
+    return TYPES["mode"](values, indices)
 
 
 @public(method=True)
@@ -448,9 +452,9 @@ def _running_extreme(name: str, op: Op, x: Tensor, dim: int) -> Extreme:
     check_accepts(name, "ordered", x.dtype)
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        return Extreme(x, zeros((), dtype=dtypes.int64, device=x.device))
+        return TYPES[name](x, zeros((), dtype=dtypes.int64, device=x.device))
     indices = bind(op, (x,), {"dim": d})
-    return Extreme(gather(x, d, indices), indices)
+    return TYPES[name](gather(x, d, indices), indices)
 
 
 def _running_index(name: str, ufunc: Any, better: Any) -> Op:
@@ -551,7 +555,7 @@ def bincount(
     """
     array = concrete("bincount", input)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ArgumentError("bincount: expected a 1-d tensor of integers")
+        raise DTypeError("bincount: expected a 1-d tensor of integers")
     if array.size and array.min() < 0:
         raise ArgumentError(
             f"bincount: expected no negative numbers, got {array.min()}"

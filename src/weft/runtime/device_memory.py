@@ -52,10 +52,19 @@ class DeviceArray:
     ``outline`` is a NumPy array over the device's addresses: it must not be read.
     """
 
-    __slots__ = ("outline", "pool")
+    __slots__ = ("_kind", "outline", "pool")
 
     def __init__(self, outline: np.ndarray, pool: Pool) -> None:
         self.outline, self.pool = outline, pool
+        self._kind: Any = None
+
+    @property
+    def kind(self) -> Any:
+        """The shape, dtype and strides, as a key."""
+        if self._kind is None:
+            one = self.outline
+            self._kind = one.shape, one.dtype, one.strides
+        return self._kind
 
     shape = property(lambda self: self.outline.shape)
     ndim = property(lambda self: self.outline.ndim)

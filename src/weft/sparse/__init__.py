@@ -10,7 +10,7 @@ import numpy as np
 import weft
 from weft import layouts
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, OutOfRangeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.sparse import operators
 from weft.sparse.operators import sampled_addmm
 from weft.sparse.tensor import (
@@ -26,6 +26,31 @@ __all__ = [
     "SparseTensor", "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants",
     "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "spsolve", "sum",
 ]  # fmt: skip
+
+
+_OLD_NAMES = {
+    "FloatTensor": weft.float32, "DoubleTensor": weft.float64,
+    "HalfTensor": weft.float16, "BFloat16Tensor": weft.bfloat16,
+    "LongTensor": weft.int64, "IntTensor": weft.int32, "ShortTensor": weft.int16,
+    "CharTensor": weft.int8, "ByteTensor": weft.uint8, "BoolTensor": weft.bool,
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch's older constructors: ``weft.sparse.FloatTensor(indices, values, size)``."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    dtype = _OLD_NAMES[name]
+
+    def made(*args: Any) -> Any:
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, dtype=dtype)
+        size = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+        none = weft.zeros(len(size) or 1, 0, dtype=weft.int64)
+        return sparse_coo_tensor(none, weft.zeros(0, dtype=dtype), tuple(size) or (0,))
+
+    made.__name__ = name
+    return made
 
 
 _COMPRESSED = (
@@ -293,6 +318,8 @@ def _from_dense(x: Tensor, sparse_dim: int) -> SparseCOO:
 
 def sparse_mask(x: Tensor, mask: SparseTensor) -> Any:
     """The elements of a tensor where a sparse one has some."""
+    if not isinstance(mask, SparseTensor):
+        raise DTypeError(f"sparse_mask: expected a sparse mask, got {mask.layout}")
     if tuple(x.shape) != tuple(mask.shape):
         raise ShapeError(f"sparse_mask: expected shapes to agree, got {x.shape} and "
                          f"{mask.shape}")  # fmt: skip

@@ -16,6 +16,8 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+import weft
+from weft import naming, overrides
 from weft.dtype import DType
 from weft.errors import INTERNAL
 from weft.torch.core import Core, Operators
@@ -37,7 +39,9 @@ def _own_names(name: str) -> dict[str, Any]:
     if name == "torch":
         from weft.compiler import compile
 
-        own |= {"compile": compile, "_C": Core(_missing_name), "ops": Operators()}
+        core, operators = Core(_missing_name), Operators()
+        sys.modules.update({"torch._C": core, "torch.ops": operators})  # type: ignore[dict-item]
+        own |= {"compile": compile, "_C": core, "ops": operators}
         own["dtype"] = DType
     return own
 
@@ -48,6 +52,11 @@ class Alias(ModuleType):
     def __init__(self, name: str, target: ModuleType) -> None:
         super().__init__(name, target.__doc__)
         file = getattr(target, "__file__", None)
+        self.__dict__.update(
+            (key, value)
+            for key, value in vars(target).items()
+            if not key.startswith("_") and not isinstance(value, ModuleType)
+        )  # so that vars(torch.distributions) has them
         self.__dict__.update(_target=target, __file__=file, __path__=[])
         self.__dict__.update(_own_names(name))
 
@@ -69,6 +78,8 @@ class Alias(ModuleType):
         except AttributeError:
             if not name.startswith("__") and _target_name(full) is not None:
                 return importlib.import_module(full)
+            with contextlib.suppress(KeyError):
+                return _private(self.__name__, name)
             raise _missing_name(self.__name__, name) from None
         if isinstance(value, ModuleType) and _target_name(full) is not None:
             return importlib.import_module(full)
@@ -91,6 +102,13 @@ class Alias(ModuleType):
 
     def __reduce__(self) -> Any:
         return importlib.import_module, (self.__name__,)
+
+
+def _private(module: str, name: str) -> Any:
+    """The value of a name of PyTorch's that packages import though it is private."""
+    from weft.torch import private
+
+    return private.find(module, name)
 
 
 def _star(target: ModuleType) -> list[str]:
@@ -245,6 +263,22 @@ class _Install:
         return install, ()
 
 
+_build_class = builtins.__build_class__
+
+
+def _watched_class(body: Any, name: Any, /, *bases: Any, **options: Any) -> Any:
+    """Make a class; one with ``__torch_function__`` switches that protocol on.
+
+    Subclasses of ``Tensor`` do so themselves, with their first object.
+    """
+    made = _build_class(body, name, *bases, **options)
+    if "__torch_function__" in getattr(made, "__dict__", ()) and not issubclass(
+        made, (weft.Tensor, overrides.TorchFunctionMode)
+    ):
+        overrides.enable()
+    return made
+
+
 _preparation_data = multiprocessing.spawn.get_preparation_data
 
 
@@ -278,7 +312,9 @@ def install() -> None:
             )
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
+    naming.rename("torch")
     multiprocessing.spawn.get_preparation_data = _prepared
+    builtins.__build_class__ = _watched_class  # type: ignore[assignment]
 
 
 def uninstall() -> None:
@@ -291,6 +327,8 @@ def uninstall() -> None:
     for name in [n for n, m in sys.modules.items() if _is_ours(n, m)]:
         del sys.modules[name]
     multiprocessing.spawn.get_preparation_data = _preparation_data
+    builtins.__build_class__ = _build_class
+    naming.rename("weft")
 
 
 @contextlib.contextmanager

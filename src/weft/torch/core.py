@@ -8,6 +8,7 @@ names and use them as keys; one that is called is the function ``torch.add``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import weft
@@ -109,10 +110,11 @@ class Operators:
         )
 
 
-class Core:
+class Core(ModuleType):
     """``torch._C``: what packages ask it, and how things stand here."""
 
     def __init__(self, missing: Callable[[str, str], Exception]) -> None:
+        super().__init__("torch._C")
         self._missing = missing
 
     def __getattr__(self, name: str) -> Any:
@@ -133,10 +135,29 @@ class Core:
     def _get_privateuse1_backend_name(self) -> str:
         return "privateuseone"
 
-    @staticmethod
-    def _disabled_torch_function_impl(
-        func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return func(*args, **(kwargs or {}))
+    @property
+    def _disabled_torch_function_impl(self) -> Any:
+        return weft.overrides.disabled_torch_function_impl
+
+    @property
+    def DisableTorchFunctionSubclass(self) -> Any:
+        return weft.overrides.DisableTorchFunctionSubclass
+
+    @property
+    def DisableTorchFunction(self) -> Any:
+        return weft.overrides.DisableTorchFunction
+
+    @property
+    def _nn(self) -> Any:
+        from weft.torch import private
+
+        return SimpleNamespace(_parse_to=private._parse_to)
+
+    def _log_api_usage_once(self, *names: Any) -> None:
+        """Nothing: nobody counts."""
+
+    def _get_accelerator(self) -> Any:
+        return weft.device("cpu")
 
     Generator = weft.Generator
+    _TensorMeta = type(weft.Tensor)

@@ -14,8 +14,8 @@ from weft.compile import CompiledFunction as OptimizedModule
 from weft.compiler import allow_in_graph, disable, is_compiling, reset
 
 __all__ = [
-    "OptimizedModule", "TransformGetItemToIndex", "allow_in_graph", "config", "disable",
-    "graph_break", "is_compiling", "is_dynamo_supported", "mark_dynamic",
+    "OptimizedModule", "TransformGetItemToIndex", "allow_in_graph",
+    "assume_constant_result", "config", "disable", "graph_break", "is_compiling", "is_dynamo_supported", "mark_dynamic",
     "mark_static_address", "reset",
 ]  # fmt: skip
 
@@ -26,6 +26,11 @@ config = SimpleNamespace()  # settings of another compiler: they change nothing 
 def TransformGetItemToIndex() -> Iterator[None]:
     """Nothing: ``x[i]`` with an index under ``vmap`` is an operator here anyway."""
     yield
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """The function itself: what it reads outside is guarded like everything else."""
+    return fn
 
 
 def graph_break() -> None:

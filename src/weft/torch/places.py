@@ -10,6 +10,8 @@ MOVED = {
     "functional": "",
     "random": "",
     "_dynamo": "torch.dynamo",
+    "onnx": "torch.onnx",
+    "quasirandom": "torch.quasirandom",
     "_subclasses.fake_tensor": "torch.fake_tensor",
     "_subclasses": "torch",
     "fx.experimental": "torch",
@@ -39,7 +41,7 @@ MOVED = {
     "nn.utils.init": "nn.utils",
     "profiler.profiler": "profiler",
 }
-VISION_MOVED: dict[str, str] = {}
+VISION_MOVED = {"transforms.v2.functional": "transforms.functional"}
 
 # Packages that are one module in Weft, and their modules in PyTorch.
 _TOGETHER = {
@@ -94,7 +96,7 @@ _REASONS = {
     "the module itself, all cores are used",
     "torch.nn.DataParallel": "there are no GPUs to share a batch among; call the "
     "module itself, all cores are used",
-    "torch.onnx*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
+    "torch.onnx.*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
     "keeps a program",
     "torch.ao*": "Weft has no quantized tensors; use bfloat16, or int8 products with "
     "torch.mm(a, b, out_dtype=torch.int32)",
@@ -108,7 +110,7 @@ _REASONS = {
     "torch._inductor*": "it is the inside of PyTorch's compiler; use torch.compile",
     "torch._functorch*": "use torch.func",
     "torch.package*": "use torch.save and torch.load",
-    "torch.masked*": "use where and the masked_* functions",
+    "torch.masked.*asked*": "PyTorch calls it a prototype; use where, and the functions of torch.masked",
     "torch.nested*": "pad the sequences and pass a mask, or use torch.nn.utils.rnn",
     "torch.cuda.*": "there is no GPU; torch.cuda.is_available() is False, so guard the "
     "call with it",

@@ -7,6 +7,7 @@ _LAZY = (
     "checkpoint",
     "data",
     "dlpack",
+    "flop_counter",
     "hooks",
     "model_zoo",
     "tensorboard",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from typing import Any
 
@@ -14,7 +15,9 @@ __all__ = [
     "VGG",
     "AlexNet",
     "ResNet",
+    "Weights",
     "alexnet",
+    "make_layers",
     "resnet18",
     "resnet34",
     "resnet50",
@@ -100,15 +103,20 @@ def _vgg_weights(module: nn.Module) -> None:
     nn.init.constant_(module.bias, 0)
 
 
-def _features(plan: list[Any], norm: bool) -> nn.Sequential:
+def make_layers(cfg: list[Any], batch_norm: bool = False) -> nn.Sequential:
+    """The convolutions of a VGG: channels in order, and "M" for pools.
+
+    >>> len(weft.vision.models.make_layers([8, "M"]))
+    3
+    """
     layers: list[nn.Module] = []
     channels = 3
-    for step in plan:
+    for step in cfg:
         if step == "M":
             layers.append(nn.MaxPool2d(2, 2))
             continue
         layers.append(nn.Conv2d(channels, step, 3, padding=1))
-        layers += [nn.BatchNorm2d(step)] if norm else []
+        layers += [nn.BatchNorm2d(step)] if batch_norm else []
         layers.append(nn.ReLU(True))
         channels = step
     return nn.Sequential(*layers)
@@ -120,7 +128,7 @@ def _vgg(depth: int, norm: bool) -> Any:
         **options: Any,
     ) -> VGG:  # fmt: skip
         return _filled(
-            VGG(_features(PLANS[depth], norm), **options), weights, pretrained
+            VGG(make_layers(PLANS[depth], norm), **options), weights, pretrained
         )
 
     make.__name__ = make.__qualname__ = f"vgg{depth}{'_bn' if norm else ''}"
@@ -130,6 +138,22 @@ def _vgg(depth: int, norm: bool) -> Any:
 
 vgg11, vgg13, vgg16, vgg19 = (_vgg(depth, False) for depth in PLANS)
 vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn = (_vgg(depth, True) for depth in PLANS)
+
+
+class Weights(enum.Enum):
+    """Names of weights that torchvision downloads; Weft refuses to load them."""
+
+    IMAGENET1K_V1 = "IMAGENET1K_V1"
+    IMAGENET1K_V2 = "IMAGENET1K_V2"
+    DEFAULT = IMAGENET1K_V1
+
+
+def __getattr__(name: str) -> Any:
+    model = name.removesuffix("_Weights")
+    known = {made.lower() for made in __all__}
+    if model != name and model.lower() in known:
+        return Weights  # as VGG16_Weights.DEFAULT
+    raise AttributeError(f"module 'weft.vision.models' has no attribute {name!r}")
 
 
 class AlexNet(nn.Module):

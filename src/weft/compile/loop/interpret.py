@@ -28,6 +28,7 @@ from weft.compile.loop.ir import (
     When,
     combined,
     sums_of,
+    thread_of,
 )
 from weft.compile.lower.values import identity
 from weft.core.op import find_op
@@ -133,7 +134,7 @@ class _Run:
         partial = {s: [self.value(_identity(s))] * stmt.threads for s in sets}
         before, self.touched = self.touched, _Touched()
         for i in range(evaluate(stmt.extent, self.symbols)):
-            thread = i % stmt.threads
+            thread = thread_of(stmt, i)
             self.symbols[stmt.var] = i
             self.touched.thread = thread
             for s, each in partial.items():

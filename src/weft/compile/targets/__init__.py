@@ -40,7 +40,10 @@ class Executor(Protocol):
         write: Callable[[dict[str, Any]], None] | None = None,
         stamps: Callable[[int], Any] | None = None,
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The outputs, and new values by name of variables not written in place."""
+        """The outputs, and new values by name of variables not written in place.
+
+        Arrays are buffers of the target's device, or of the host.
+        """
 
     def timed(
         self, steps: Sequence[Any], feeds: Sequence[Any], held: Sequence[Any]
@@ -85,6 +88,7 @@ class Target(Protocol):
 
     name: str
     in_place: bool  # whether executors write new state over the old
+    composes_library: bool  # whether what its library lacks is made of other operators
 
     @property
     def cost(self) -> CostModel:

@@ -31,7 +31,9 @@ __all__ = [
 ]
 
 Mod = Callable[..., Tensor]
-_BLOCK = 128  # positions in a block, where nothing else is asked for
+_DEFAULT_SPARSE_BLOCK_SIZE = (
+    128  # positions in a block, where nothing else is asked for
+)
 
 
 class AuxRequest(NamedTuple):
@@ -122,7 +124,7 @@ class BlockMask:
         cls, kv_num_blocks: Tensor, kv_indices: Tensor,
         full_kv_num_blocks: Tensor | None = None,
         full_kv_indices: Tensor | None = None,
-        BLOCK_SIZE: int | tuple[int, int] = _BLOCK, mask_mod: Mod | None = None,
+        BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE, mask_mod: Mod | None = None,
         seq_lengths: tuple[int, int] | None = None,
     ) -> BlockMask:  # fmt: skip
         """A mask from the blocks that are seen."""
@@ -198,7 +200,7 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 def create_block_mask(
     mask_mod: Mod, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
-    device: Any = None, BLOCK_SIZE: int | tuple[int, int] = _BLOCK,
+    device: Any = None, BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
     _compile: bool = False,
 ) -> BlockMask:  # fmt: skip
     """The blocks of positions that a mask function sees.

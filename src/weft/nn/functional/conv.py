@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import weft
 from weft import DType, Tensor, reshape
 from weft.core.autocast import lowered
 from weft.core.mode import mode
-from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.complex_numbers import complex
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.conv import (
     Pairs,
     Sizes,
@@ -58,7 +58,7 @@ def with_batch(name: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
         return x, True
     if x.ndim == spatial + 1:
         return reshape(x, (1, *x.shape)), False
-    raise ShapeError(
+    raise RankError(
         f"{name}: expected input of {spatial + 2} dimensions (batch, channels, and "
         f"{spatial} more) or, without a batch, {spatial + 1}; got shape {x.shape}"
     )
@@ -193,7 +193,7 @@ def _conv(
 def _of_parts(conv: Any, x: Tensor, w: Tensor, bias: Any) -> Tensor:
     """A convolution of complex numbers: those of their real and imaginary parts."""
     real = conv(x.real, w.real) - conv(x.imag, w.imag)
-    out = complex(real, conv(x.real, w.imag) + conv(x.imag, w.real))
+    out = weft.complex(real, conv(x.real, w.imag) + conv(x.imag, w.real))
     if bias is None:
         return out
     return out + reshape(bias, (-1, *[1] * (w.ndim - 2)))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.core.device import absent
 from weft.errors import DeviceError
 from weft.nn.module import Module
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "scatter"]
 
 
 class DataParallel(Module):
@@ -73,3 +74,8 @@ def _refuse_devices(who: str, device_ids: Any) -> None:
             f"{who}: expected no device_ids, as there is no GPU here, got "
             f"{list(device_ids)}; leave them out"
         )
+
+
+def scatter(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
+    """Refused: there are no GPUs to share tensors among."""
+    raise absent(f"cuda:{target_gpus[0]}" if target_gpus else "cuda")

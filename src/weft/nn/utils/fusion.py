@@ -16,7 +16,15 @@ def fuse_conv_bn_weights(
     conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
     bn_w: Tensor | None, bn_b: Tensor | None, transpose: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The weight and bias of a convolution with a batch norm folded in."""
+    """The weight and bias of a convolution with a batch norm folded in.
+
+    >>> one = weft.ones(1)
+    >>> weight, bias = weft.nn.utils.fuse_conv_bn_weights(
+    ...     weft.ones(1, 1, 1), None, one, one, 0.0, 2 * one, 3 * one
+    ... )
+    >>> float(weight.sum()), float(bias)
+    (2.0, 1.0)
+    """
     bias = weft.zeros_like(bn_rm) if conv_b is None else conv_b
     scale = weft.rsqrt(bn_rv + bn_eps) * (1 if bn_w is None else bn_w)
     shift = weft.zeros_like(bn_rm) if bn_b is None else bn_b
@@ -52,12 +60,27 @@ def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor,
     bn_eps: float, bn_w: Tensor, bn_b: Tensor,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The weight and bias of a linear layer with a batch norm folded in."""
+    """The weight and bias of a linear layer with a batch norm folded in.
+
+    >>> one = weft.ones(1)
+    >>> weight, bias = weft.nn.utils.fuse_linear_bn_weights(
+    ...     weft.ones(1, 1), None, one, one, 0.0, 2 * one, 3 * one
+    ... )
+    >>> float(weight.sum()), float(bias)
+    (2.0, 1.0)
+    """
     return fuse_conv_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear layer that does what it and a batch norm do in evaluation."""
+    """A linear layer that does what it and a batch norm do in evaluation.
+
+    >>> linear, norm = weft.nn.Linear(2, 3).eval(), weft.nn.BatchNorm1d(3).eval()
+    >>> fused = weft.nn.utils.fuse_linear_bn_eval(linear, norm)
+    >>> x = weft.randn(4, 2)
+    >>> weft.allclose(fused(x), norm(linear(x)), atol=1e-6)
+    True
+    """
     _check("Linear", linear, bn)
     if linear.out_features != bn.num_features:
         raise ValueError(
@@ -115,5 +138,12 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
 
 
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """The weights of three-dimensional convolutions in a memory format."""
+    """The weights of three-dimensional convolutions in a memory format.
+
+    >>> conv = weft.nn.Conv3d(2, 2, 2)
+    >>> form = weft.channels_last_3d
+    >>> out = weft.nn.utils.convert_conv3d_weight_memory_format(conv, form)
+    >>> out.weight.is_contiguous(memory_format=form)
+    True
+    """
     return _laid(module, memory_format, 5)

@@ -134,7 +134,13 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """The normalised weight as one parameter again."""
+    """The normalised weight as one parameter again.
+
+    >>> layer = weft.nn.utils.spectral_norm(weft.nn.Linear(2, 2))
+    >>> _ = weft.nn.utils.remove_spectral_norm(layer)
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight']
+    """
     made = computed(module, name)
     out = _taken_off(module, name, SpectralNorm, ("orig", "u", "v"))
     hooks = module._forward_pre_hooks

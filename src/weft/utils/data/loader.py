@@ -89,7 +89,7 @@ class DataLoader:
             )
         self.dataset = dataset
         self.num_workers = num_workers
-        self.prefetch_factor = prefetch_factor or 2
+        self.prefetch_factor = prefetch_factor or (2 if num_workers else None)
         self.persistent_workers = persistent_workers
         self.worker_init_fn = worker_init_fn
         self.timeout = timeout
@@ -108,7 +108,7 @@ class DataLoader:
         self.position = 0  # how many of its batches were handed out
         self._begun = False  # whether a pass over this epoch has begun
         self._pool: Pool | None = None
-        self._passes: weakref.WeakSet[_Pass] = weakref.WeakSet()
+        self._passes: weakref.WeakSet[BaseDataLoaderIter] = weakref.WeakSet()
 
     def _choose_order(
         self, batch_size: Any, shuffle: bool, sampler: Any, batch_sampler: Any,
@@ -209,7 +209,9 @@ class DataLoader:
         if self._begun:
             self.epoch, self.position = self.epoch + 1, 0
         self._begun = True
-        made = _Pass(self, self.epoch, self.position)
+        workers = bool(self.num_workers)
+        kind = MultiProcessingDataLoaderIter if workers else SingleProcessDataLoaderIter
+        made = kind(self, self.epoch, self.position)
         self._passes.add(made)
         return made
 
@@ -250,7 +252,7 @@ class DataLoader:
         self._pool = pool if self.persistent_workers else None
         try:
             pool.start(epoch, self.timeout)
-            yield from pool.run(requests, self.prefetch_factor, self.timeout)
+            yield from pool.run(requests, self.prefetch_factor or 2, self.timeout)
         except GeneratorExit:  # left between two batches: the workers are in order
             if not self.persistent_workers:
                 pool.close()
@@ -281,7 +283,7 @@ class DataLoader:
         self.close()
 
 
-class _Pass:
+class BaseDataLoaderIter:
     """One pass over a loader, which it tells how far it has come."""
 
     def __init__(self, loader: DataLoader, epoch: int, position: int) -> None:
@@ -291,7 +293,7 @@ class _Pass:
             for other in list(loader._passes):
                 other.retire()
 
-    def __iter__(self) -> _Pass:
+    def __iter__(self) -> BaseDataLoaderIter:
         return self
 
     def __next__(self) -> Any:
@@ -320,6 +322,18 @@ class _Pass:
         """Leave the persistent workers to a newer pass."""
         self.close()
         self.batches = _retired()
+
+
+class SingleProcessDataLoaderIter(BaseDataLoaderIter):
+    """A pass whose batches are made in this process."""
+
+
+class MultiProcessingDataLoaderIter(BaseDataLoaderIter):
+    """A pass whose batches workers make."""
+
+    def _shutdown_workers(self) -> None:
+        """End the workers, under the name that packages call."""
+        self.loader.close()
 
 
 def _retired() -> Iterator[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from weft import nn
@@ -20,6 +22,9 @@ __all__ = [
     "box_convert",
     "box_iou",
     "clip_boxes_to_image",
+    "complete_box_iou",
+    "distance_box_iou",
+    "generalized_box_iou",
     "nms",
     "remove_small_boxes",
     "sigmoid_focal_loss",
@@ -47,6 +52,60 @@ def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
     high = minimum(boxes1[:, None, 2:], boxes2[:, 2:])
     inner = (high - low).clamp(min=0).prod(2)
     return inner / (box_area(boxes1)[:, None] + box_area(boxes2) - inner)
+
+
+def _unions(boxes1: Tensor, boxes2: Tensor) -> tuple[Tensor, ...]:
+    """For each pair: the quotient, the union, and corners of the box around both."""
+    low = maximum(boxes1[:, None, :2], boxes2[:, :2])
+    high = minimum(boxes1[:, None, 2:], boxes2[:, 2:])
+    inside = (high - low).clamp(min=0).prod(-1)
+    union = box_area(boxes1)[:, None] + box_area(boxes2) - inside
+    around_low = minimum(boxes1[:, None, :2], boxes2[:, :2])
+    around_high = maximum(boxes1[:, None, 2:], boxes2[:, 2:])
+    return inside / union, union, around_low, around_high
+
+
+def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """``box_iou`` less the share of the box around both that neither covers.
+
+    >>> a = weft.tensor([[0.0, 0.0, 1.0, 1.0]])
+    >>> weft.vision.ops.generalized_box_iou(a, a + 1)
+    tensor([[-0.5000]])
+    """
+    iou, union, low, high = _unions(boxes1, boxes2)
+    around = (high - low).clamp(min=0).prod(-1)
+    return iou - (around - union) / around
+
+
+def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
+    """``box_iou`` less the squared distance of centers, by the diagonal around both.
+
+    >>> a = weft.tensor([[0.0, 0.0, 1.0, 1.0]])
+    >>> weft.vision.ops.distance_box_iou(a, a + 1)
+    tensor([[-0.2500]])
+    """
+    iou, _, low, high = _unions(boxes1, boxes2)
+    diagonal = (high - low).clamp(min=0).square().sum(-1) + eps
+    centers = [(boxes[:, :2] + boxes[:, 2:]) / 2 for boxes in (boxes1, boxes2)]
+    apart = (centers[0][:, None] - centers[1]).square().sum(-1)
+    return iou - apart / diagonal
+
+
+def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
+    """``distance_box_iou`` less a penalty of different proportions.
+
+    >>> a = weft.tensor([[0.0, 0.0, 1.0, 1.0]])
+    >>> weft.vision.ops.complete_box_iou(a, a + 1)
+    tensor([[-0.2500]])
+    """
+    iou = _unions(boxes1, boxes2)[0]
+    angles = [
+        ((boxes[:, 2] - boxes[:, 0]) / (boxes[:, 3] - boxes[:, 1])).atan()
+        for boxes in (boxes1, boxes2)
+    ]
+    unlike = 4 / math.pi**2 * (angles[0][:, None] - angles[1]).square()
+    weight = (unlike / (1 - iou + unlike + eps)).detach()
+    return distance_box_iou(boxes1, boxes2, eps) - weight * unlike
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:

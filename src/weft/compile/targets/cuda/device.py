@@ -8,6 +8,8 @@ contiguous are copied first. What no kernel computes, the host does.
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -35,10 +37,16 @@ NUMBERS = 4096  # Python numbers that are kept on the device
 _EXPAND, _PERMUTE = find_op("expand"), find_op("permute")
 
 
+def like_of(args: Sequence[Any]) -> Any:
+    """The dtype that Python numbers among an operator's arguments have."""
+    arrays = [a for a in args if isinstance(a, (DeviceArray, np.ndarray))]
+    return arrays[-1].dtype
+
+
 class AcceleratorDevice(Device):
     """A device with memory of its own and a target that makes its kernels."""
 
-    __slots__ = ("_kernels", "_numbers", "_programs", "pool")
+    __slots__ = ("_kernels", "_launches", "_numbers", "_programs", "pool")
 
     def __init__(self, name: str, pool: Pool, target: CudaTarget) -> None:
         super().__init__(
@@ -46,6 +54,7 @@ class AcceleratorDevice(Device):
         )
         self.pool = pool
         self._programs: dict[Any, Any] = {}
+        self._launches: dict[Any, Any] = {}
         self._numbers: dict[Any, DeviceArray] = {}
         self._kernels: dict[Op, Callable[..., Any]] = {}
 
@@ -57,6 +66,12 @@ class AcceleratorDevice(Device):
         return self.target.shared.copied(buffer)
 
     def write(self, target: DeviceArray, source: DeviceArray) -> None:
+        axes = zip(target.strides, target.shape, strict=True)
+        if any(step == 0 and n > 1 for step, n in axes):
+            raise ValueError(
+                "several elements of this tensor share memory (it was expanded); "
+                "change a .clone() of it"
+            )
         if np.may_share_memory(target.outline, source.outline):
             source = self.copy(source)
         self.target.shared.write(target, source)
@@ -66,12 +81,12 @@ class AcceleratorDevice(Device):
 
     def number(self, value: Any, dtype: Any) -> DeviceArray:
         """A Python number on the device."""
-        array = np.asarray(value, dtype)
-        key = array.tobytes(), array.dtype
+        key = value, math.copysign(1.0, value), type(value), dtype
         found = self._numbers.get(key)
         if found is None:
             if len(self._numbers) >= NUMBERS:
                 self._numbers.clear()
+            array = np.asarray(value, dtype)
             found = self._numbers[key] = self.pool.from_host(array)
         return found
 
@@ -92,6 +107,18 @@ class AcceleratorDevice(Device):
         return x.seen(outline)
 
     def _running(self, op: Op, *args: Any, **params: Any) -> Any:
+        """Run an operator: by the launch that is known for such arguments, or anew."""
+        kinds = [a.kind if type(a) is DeviceArray else type(a) for a in args]
+        items = tuple(params.items()) if params else ()
+        try:
+            launch = self._launches.get((op, *kinds, items, config.strict_ieee))
+        except TypeError:  # parameters that cannot be compared
+            return self._on_host(op, args, params)
+        if launch is not None:
+            return launch(args)
+        return self._run_program(op, args, params, (op, *kinds, items))
+
+    def _run_program(self, op: Op, args: Any, params: Any, kinds: Any) -> Any:
         arrays = [a for a in args if isinstance(a, DeviceArray)]
         if not arrays and not any(isinstance(a, np.ndarray) for a in args):
             return self._on_host(op, args, params)
@@ -106,6 +133,7 @@ class AcceleratorDevice(Device):
         if found is None:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
+                self._launches.clear()
             found = _single(op, args, patterns, shapes, params, self.target)
             self._programs[key] = found
         if found.program is None or not holds(found.assumptions, sizes):
@@ -117,7 +145,13 @@ class AcceleratorDevice(Device):
             found = self._programs[exact]
         if found.program is None:
             return self._on_host(op, args, params)
-        executor = found.program.executor_for(feeds, sizes if wholes else None)
+        executor: Any = found.program.executor_for(feeds, sizes if wholes else None)
+        plain = [f is a for f, a in zip(feeds, args, strict=False)]
+        if len(feeds) == len(args) and found.alone:
+            numbers = [p.number for p in known]
+            launch = executor.alone(numbers, self, like_of(args))
+            if launch is not None and all(map(operator.or_, plain, numbers)):
+                self._launches[(*kinds, config.strict_ieee)] = launch
         outputs, _ = executor.run(feeds, ())
         return outputs[0] if found.alone else tuple(outputs)
 
@@ -125,8 +159,7 @@ class AcceleratorDevice(Device):
         """The arrays that a program is given, and the patterns of all arguments."""
         feeds: list[Any] = []
         patterns: list[Any] = []
-        arrays = [a for a in args if isinstance(a, (DeviceArray, np.ndarray))]
-        like = arrays[-1].dtype
+        like = like_of(args)
         for a in args:
             if isinstance(a, np.ndarray):
                 a = self.pool.from_host(a)

@@ -8,6 +8,7 @@ same addresses, and repeated as a whole from then on.
 from __future__ import annotations
 
 import math
+import operator
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from weft.core.size import evaluate
 from weft.graph.interpret import failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node
 from weft.runtime import argument_words
+from weft.runtime.cpu.address import address
 from weft.runtime.device_memory import DeviceArray, Pool
 
 ALIGNMENT = COST.blocks.vector
@@ -152,6 +154,15 @@ class Executor:
             if node.op is CONSTANT:
                 self.addresses[slot] = self._constant(node).address
         self._flag_launches()
+        self.bound: list[Any] = []
+        self.staged: dict[int, Any] = {}  # copies of the host's arrays, and their bits
+        self.input_slots = [layout.places.get(n, -1) for n in self.graph.inputs]
+        self.fresh = [
+            (n, layout.places[n], resolve(n.shape, self.sizes), n.dtype.np)
+            for n in layout.fresh
+        ]
+        if not layout.lowered.reads:
+            self._bind([])
 
     def _flag_launches(self) -> None:
         """Give launches that check something the address of the error flag."""
@@ -168,6 +179,48 @@ class Executor:
         """The bytes of the outputs that each run allocates."""
         fresh = self.layout.fresh.items()
         return sum(math.prod(shape) * n.dtype.itemsize for n, shape in fresh)
+
+    def alone(self, numbers: Sequence[bool], device: Any, like: Any) -> Any:
+        """The only launch as a function of arrays; None if there is more to a run.
+
+        Arguments that are ``numbers`` are made by ``device``, in the dtype ``like``.
+        """
+        parts = self.plan.parts
+        if len(parts) != 1 or not isinstance(parts[0], Stretch) or len(self.fresh) != 1:
+            return None
+        one = parts[0].launches[0] if len(parts[0].launches) == 1 else None
+        if not isinstance(one, Launch) or one.function.checks or any(one.offsets):
+            return None
+        node, out, shape, dtype = self.fresh[0]
+        places = {slot: k for k, slot in enumerate(self.input_slots)}
+        known = {out, *self.input_slots}
+        if list(self.graph.outputs) != [node] or not known.issuperset(one.slots):
+            return None
+        if -1 in places:  # an argument that is not read
+            return None
+        order = [(k, places.get(slot, -1)) for k, slot in enumerate(one.slots)]
+        empty, launch, words = self.pool.empty, self.runtime.launch, one.arguments
+        number = device.number
+
+        some = any(numbers)
+
+        def run(args: Sequence[Any]) -> Any:
+            if some:
+                pairs = zip(args, numbers, strict=True)
+                args = [number(a, like) if n else a for a, n in pairs]
+            made = empty(shape, dtype)
+            with self.lock:
+                for k, at in order:
+                    place = address((made if at < 0 else args[at]).outline)
+                    if place % ALIGNMENT:
+                        break
+                    words[k] = place
+                else:
+                    launch(one.function.handle, one.blocks, one.threads, words)
+                    return made
+            return self.run(args, ())[0][0]
+
+        return run
 
     def run(
         self,
@@ -203,7 +256,6 @@ class Executor:
             if variable.name not in changed and variable not in self.written:
                 value = self._value(node.inputs[0], values)
                 changed[variable.name] = self._own(value)
-        changed = {k: v for k, v in changed.items() if v is not None}
         if write is not None:
             write(changed)
         return outputs, changed
@@ -214,42 +266,89 @@ class Executor:
         self, feeds: Sequence[Any], held: Sequence[Any]
     ) -> tuple[dict[Node, Any], dict[str, Any]]:
         """Values that no step computes, by node; and memory for outputs."""
+        layout = self.layout
+        feeds, held = self._staged(feeds, held)
+        if len(held) != len(self.bound) or not all(map(operator.is_, held, self.bound)):
+            self._bind(held)
+        values, changed = dict(self.known), dict(self.moved)
+        for variable, node in self.written_only:
+            array = self._empty(node)
+            values[node] = changed[variable.name] = array
+            self.addresses[layout.slot_of[variable]] = array.address
+        for node, slot, array in zip(
+            self.graph.inputs, self.input_slots, feeds, strict=True
+        ):
+            if not _fits(array) or (self.spans and _overlaps(array, self.spans)):
+                array = self._own(array)
+            values[node] = array
+            if slot >= 0:
+                self.addresses[slot] = array.address
+        for node, slot, shape, dtype in self.fresh:
+            values[node] = array = self.pool.empty(shape, dtype)
+            self.addresses[slot] = array.address
+        return values, changed
+
+    def _bind(self, held: Sequence[Any]) -> None:
+        """Take variables' arrays, for this run and for those that give the same."""
         layout, lowered = self.layout, self.layout.lowered
-        values: dict[Node, Any] = {}
-        changed: dict[str, Any] = {}
-        spans: list[tuple[int, int]] = []
-        memory: dict[Any, Any] = {}
+        self.known: dict[Node, Any] = {}
+        self.moved: dict[str, Any] = {}  # state that is computed elsewhere
+        self.spans: list[tuple[int, int]] = []
         self.written: set[Any] = set()
+        memory: dict[Any, Any] = {}
         for variable, array in zip(lowered.reads, held, strict=True):
             state = variable in layout.state
-            if not _fits(array) or (state and _overlaps(array, spans)):
+            if not _fits(array) or (state and _overlaps(array, self.spans)):
                 array = self._own(array)
-                changed[variable.name] = array if state else None
+                if state:
+                    self.moved[variable.name] = array
             elif state:
                 self.written.add(variable)
-                spans.append((array.address, array.address + array.nbytes))
+                self.spans.append((array.address, array.address + array.nbytes))
             memory[variable] = array
-        for variable, node in layout.state.items():
-            if variable not in memory:  # it is only written
-                memory[variable] = changed[variable.name] = self._empty(node)
         for node in self.graph.nodes:
             if node.op is READ:
-                values[node] = memory[node.params["variable"]]
+                self.known[node] = memory[node.params["variable"]]
+        self.written_only = []  # state that is not read
         for variable, node in layout.state.items():
-            values[node] = memory[variable]
+            if variable in memory:
+                self.known[node] = memory[variable]
+            else:
+                self.written_only.append((variable, node))
         for variable, array in memory.items():
             if variable in layout.slot_of:
                 self.addresses[layout.slot_of[variable]] = array.address
-        for node, array in zip(self.graph.inputs, feeds, strict=True):
-            if not _fits(array) or _overlaps(array, spans):
-                array = self._own(array)
-            values[node] = array
-            if node in layout.places:
-                self.addresses[layout.places[node]] = array.address
-        for node in layout.fresh:
-            values[node] = self._empty(node)
-            self.addresses[layout.places[node]] = values[node].address
-        return values, changed
+        copied = any(a is not b for a, b in zip(memory.values(), held, strict=True))
+        self.bound = [] if copied else list(held)
+
+    def _staged(
+        self, feeds: Sequence[Any], held: Sequence[Any]
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The arrays, with those of the host copied to where they were before.
+
+        Numbers are the host's, such as a learning rate. They are copied if they have
+        changed.
+        """
+        arrays = [*feeds, *held]
+        if not any(type(a) is not DeviceArray for a in arrays):
+            return feeds, held
+        for k, array in enumerate(arrays):
+            if type(array) is DeviceArray:
+                continue
+            bits = array.tobytes()
+            before, place = self.staged.get(k, (None, None))
+            if (
+                place is None
+                or place.shape != array.shape
+                or place.dtype != array.dtype
+            ):
+                before, place = None, self.pool.empty(array.shape, array.dtype)
+            if bits != before:
+                if array.size:
+                    self.runtime.upload(place.address, np.ascontiguousarray(array))
+                self.staged[k] = bits, place
+            arrays[k] = place
+        return arrays[: len(feeds)], arrays[len(feeds) :]
 
     def _empty(self, node: Node) -> DeviceArray:
         return self.pool.empty(resolve(node.shape, self.sizes), node.dtype.np)

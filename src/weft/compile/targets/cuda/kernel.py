@@ -181,11 +181,15 @@ class _Emitter(KernelEmitter):
         if self.shared:
             barrier(b)
         self.apart = True
-        extent = self.index(stmt.extent)
-        with loop(b, self.thread, extent, i64(stmt.threads), name=stmt.var) as i:
-            self.symbols[stmt.var] = i
-            with self._scope():
-                self._body(stmt.body)
+        extent, count = self.index(stmt.extent), max(stmt.vector, 1)
+        first = b.mul(self.thread, i64(count), flags=["nsw"])
+        step = i64(stmt.threads * count)
+        with loop(b, first, extent, step, name=stmt.var) as i:
+            for k in range(count):  # the extent is a multiple
+                place = b.add(i, i64(k), flags=["nsw"]) if k else i
+                self.symbols[stmt.var] = place
+                with self._scope():
+                    self._body(stmt.body)
         self.apart = False
         for s, place, start in zip(sets, places, starts, strict=True):
             total = self._combined(s, b.load(place))

@@ -28,6 +28,7 @@ class CudaTarget:
     """GPUs with an instruction set, and the memory of one of them."""
 
     name = "cuda"
+    composes_library = True
     in_place = True
     cost: CudaCostModel = COST
 
