@@ -22,6 +22,7 @@ _late.provide(
     array_api="array_api",
     cuda_device="compile.targets.cuda.device:cuda_device",
     eager_kernels="compile.eager",
+    from_cuda_array="interchange:from_cuda_array",
     hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",

@@ -159,6 +159,7 @@ class Operators:
     __array_function__ = interchange.array_function
     __array_namespace__ = interchange.array_namespace
     __dlpack__ = interchange.to_dlpack
+    __cuda_array_interface__ = property(interchange.cuda_array_interface)
     __dlpack_device__ = interchange.dlpack_device
     __reduce_ex__ = pickling.reduce
     __copy__ = interchange.shallow_copy

@@ -236,6 +236,8 @@ def as_tensor(
         out = from_numpy(data)
     elif hasattr(data, "__array_interface__") and not isinstance(data, np.generic):
         out = from_numpy(np.asarray(data))
+    elif hasattr(data, "__cuda_array_interface__"):
+        out = late.find("from_cuda_array")(data)
     else:
         return tensor(data, dtype=dtype, device=device)
     if dtype is not None:

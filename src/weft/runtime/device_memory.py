@@ -46,6 +46,16 @@ class Block:
         self.pool.take_back(self)
 
 
+class _Foreign:
+    """Another library's memory, which lives as long as this."""
+
+    def __init__(self, address: int, size: int, owner: Any) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3,
+        }  # fmt: skip
+
+
 class DeviceArray:
     """An array in a device's memory.
 
@@ -140,6 +150,22 @@ class Pool:
         if made.size:
             self.runtime.download(made, array.address)
         return made
+
+    def over(self, interface: dict[str, Any], owner: Any) -> DeviceArray:
+        """An array over memory that another library has allocated.
+
+        ``interface`` is its ``__cuda_array_interface__``; ``owner`` is kept alive.
+        """
+        shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
+        strides = interface.get("strides")
+        size = int(np.prod(shape)) * dtype.itemsize
+        if strides is not None and size:
+            pairs = zip(shape, strides, strict=True)
+            size = dtype.itemsize + sum((n - 1) * step for n, step in pairs)
+        start = interface["data"][0]
+        memory = np.asarray(_Foreign(start, max(size, 1), owner))
+        outline = np.ndarray(shape, dtype, memory, strides=strides)
+        return DeviceArray(outline, self)
 
     # -- blocks
 

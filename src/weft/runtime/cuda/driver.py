@@ -6,6 +6,7 @@ Nothing is loaded before a GPU is asked for, and no memory is taken before it is
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -79,6 +80,8 @@ class CudaRuntime:
             driver.cuDevicePrimaryCtxRetain(self.handle), f"opening {self.name}"
         )
         self._here = threading.local()
+        self._forked = False
+        os.register_at_fork(after_in_child=self._forget)
         self.enter()
         self.stream = _checked(driver.cuStreamCreate(0), "making a stream")
         self.modules: list[Any] = []  # code lives as long as the process
@@ -87,8 +90,16 @@ class CudaRuntime:
         """Let this thread's calls of the driver be about this GPU."""
         if getattr(self._here, "entered", False):
             return
+        if self._forked:
+            raise DeviceError(
+                f"{self.name} was used before this process was forked, and cannot be "
+                "used in it; start processes with the method 'spawn'"
+            )
         _checked(self.driver.cuCtxSetCurrent(self.context), f"entering {self.name}")
         self._here.entered = True
+
+    def _forget(self) -> None:
+        self._here, self._forked = threading.local(), True
 
     # -- questions
 

@@ -118,6 +118,16 @@ def test_a_network_trains(gpu, compiled):
         assert not any(isinstance(one, HostCall) for one in steps)
 
 
+@pytest.mark.cuda
+def test_two_hundred_steps_have_the_losses_of_the_cpu():
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    want, _ = train("cpu", compiled=True, steps=200)
+    found = [train("cuda", compiled=True, steps=200)[0] for _ in range(2)]
+    np.testing.assert_allclose(found[0], want, rtol=2e-3, atol=1e-5)
+    assert found[0] == found[1]  # the same bits in every run
+
+
 def test_views_share_memory(gpu):
     x = weft.arange(12.0).reshape(3, 4).to(gpu)
     x[1].add_(10)
@@ -192,6 +202,39 @@ def test_autocast_is_for_one_type_of_device(gpu, compiled):
     with weft.autocast("cpu", dtype=weft.bfloat16):
         assert run(x).dtype is weft.float32
     assert run(x).dtype is weft.float32
+
+
+def test_memory_of_other_libraries(gpu):
+    other = weft.arange(6.0).reshape(2, 3).to(gpu)
+
+    class Foreign:
+        __cuda_array_interface__ = {
+            "shape": (3, 2), "typestr": "<f4", "strides": (4, 12), "version": 3,
+            "data": (other._data.address, False),
+        }  # fmt: skip
+
+    array = gpu.pool.over(Foreign.__cuda_array_interface__, Foreign())
+    x = weft.Tensor.on_device(array, gpu)
+    same([x * 2], [other.cpu().T * 2], gpu)
+    x[0].add_(10)
+    assert other.cpu()[:, 0].tolist() == [10.0, 13.0]
+
+
+@pytest.mark.cuda
+def test_other_libraries_share_memory():
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    cupy, torch = pytest.importorskip("cupy"), pytest.importorskip("torch")
+    x = weft.arange(6.0).reshape(2, 3).cuda()
+    theirs = cupy.asarray(x)
+    theirs += 1
+    cupy.cuda.runtime.deviceSynchronize()
+    assert x.cpu().tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    y = torch.arange(4.0).cuda()
+    z = weft.as_tensor(y)
+    z.mul_(2)
+    weft.cuda.synchronize()
+    assert y.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
 def test_memory_returns_to_zero(gpu):

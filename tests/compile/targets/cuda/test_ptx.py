@@ -66,6 +66,15 @@ def test_buffers_that_begin_anywhere_are_read_by_elements(gpu):
     np.testing.assert_array_equal(step(x).cpu().numpy(), step.fn(x.cpu()).numpy())
 
 
+def test_kernels_with_much_scratch_memory_are_left_to_the_host(gpu):
+    x = weft.randn(2, 5000).to(gpu)
+    order = weft.compile(lambda x: x.sort(1).values)
+    np.testing.assert_array_equal(
+        order(x).cpu().numpy(), x.cpu().sort(1).values.numpy()
+    )
+    assert "scratch memory" in " ".join(order.latest.lowered.refused.values())
+
+
 def test_sizes_of_blocks_waste_at_most_an_eighth():
     for nbytes in range(1, 1 << 16, 37):
         assert nbytes <= rounded(nbytes) <= max(512, nbytes + nbytes // 8 + 512)

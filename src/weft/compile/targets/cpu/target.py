@@ -85,6 +85,9 @@ class CpuTarget:
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return schedules.row_schedule(group, kernel, loops=loops)
 
+    def refuses(self, kernel: Kernel) -> str:
+        return ""
+
     def vectorize(self, kernel: Kernel) -> Kernel:
         return vectorize(kernel, self.isa)
 

@@ -10,6 +10,7 @@ columns  where the last axis is kept: a thread for each column, so that neighbou
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft.compile.fusion.groups import Group
@@ -143,6 +144,18 @@ def _marked(body: list[Any], threads: int, vector: int) -> list[Any]:
             stmt = stmt._replace(body=_marked(stmt.body, threads, vector))
         stmts.append(stmt)
     return stmts
+
+
+def refuses(kernel: Kernel) -> str:
+    """The reason why a kernel cannot run: a thread's own memory is small."""
+    sizes = [
+        math.prod(buffer.shape) * buffer.dtype.itemsize for buffer in kernel.scratch
+    ]
+    if any(isinstance(n, Size) for n in sizes):
+        return "its scratch memory has a size that is an argument"
+    if sum(sizes) > _COST.scratch:
+        return f"it needs {sum(sizes)} bytes of scratch memory a thread"
+    return ""
 
 
 def spread(kernel: Kernel) -> Kernel:
