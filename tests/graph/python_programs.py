@@ -656,13 +656,88 @@ def handles(x):
     return y
 
 
-@refused("has a `break` of a loop around it")
+@program((UP,), (UP * 4,), (DOWN,))
 def breaks(x):
     for _ in range(3):
         if x.sum() > 10:
             break
         x = x * 2
     return x
+
+
+@program((UP,), (DOWN,), (T([30.0, 40.0]),))
+def breaks_at_the_end(x):
+    while True:
+        x = x * 0.5
+        if x.abs().max() < 1:
+            break
+    return x * 3
+
+
+@program((UP,), (DOWN,), (T([1.0, 0.25]),))
+def breaks_and_goes_on(x):
+    total, steps = x.sum() * 0, x.sum() * 0
+    for _ in range(8):
+        steps = steps + 1
+        if total > x[0] * 4:
+            break
+        elif total > x[1]:
+            total = total + 0.5
+            continue
+        total = total + x[0].abs()
+        total = total * 1.5
+    return total, steps
+
+
+@program((UP,), (DOWN,))
+def breaks_out_of_the_inner_loop(x):
+    total = x.sum() * 0
+    for _ in range(3):
+        for _ in range(4):
+            if total > x[0]:
+                break
+            total = total + 1
+        total = total * 0.5
+    return total
+
+
+@program((UP,), (DOWN,), grads=False)
+def breaks_by_what_python_knows(x):
+    found = []
+    for k in range(5):
+        if k == 1:
+            continue
+        if k == 4:
+            break
+        found.append(x * k)
+    return sum(found), k
+
+
+@refused("has a `break` of a loop around it")
+def breaks_a_loop_whose_number_counts(x):
+    for k in range(3):
+        x = x * k
+        if x.sum() > 10:
+            break
+    return x
+
+
+@refused("has a `break` of a loop around it")
+def breaks_over_a_list(x):
+    for factor in [1.0, 2.0]:
+        x = x * factor
+        if x.sum() > 10:
+            break
+    return x
+
+
+@refused("'k' has a value on the first step only")
+def reads_a_counter_after_a_break(x):
+    for k in range(3):  # noqa: B007
+        x = x * 2
+        if x.sum() > 10:
+            break
+    return x * k
 
 
 @refused("returns from within a loop")

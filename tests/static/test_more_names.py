@@ -173,6 +173,29 @@ def test_gradients_are_overridden_where_functions_are_called(graph, session):
         pass
 
 
+def test_arguments_of_a_scope_and_layers_in_a_row(graph, start):
+    slim = tf.contrib.slim
+    with slim.arg_scope(
+        [slim.conv2d, slim.fully_connected], activation_fn=None,
+        weights_initializer=tf.ones_initializer(),
+    ) as scope:  # fmt: skip
+        y = slim.repeat(np.ones((1, 3, 3, 1), "f"), 2, slim.conv2d, 1, 3, scope="c")
+    with slim.arg_scope(scope), slim.arg_scope([slim.fully_connected], num_outputs=2):
+        y = slim.fully_connected(slim.flatten(y))
+    names = [v.name for v in tf.trainable_variables()]
+    assert names[::2] == ["c/c_1/weights", "c/c_2/weights", "fully_connected/weights"]
+    ones = np.ones((3, 3))
+    for _ in range(2):
+        wide = np.pad(ones, 1)
+        ones = sum(wide[i : i + 3, j : j + 3] for i in range(3) for j in range(3))
+    np.testing.assert_allclose(start().run(y), [[ones.sum()] * 2])
+    with (
+        pytest.raises(ArgumentError, match="decorate it with add_arg_scope"),
+        slim.arg_scope([tf.matmul], name="x"),
+    ):
+        pass
+
+
 # -- texts and summaries
 
 

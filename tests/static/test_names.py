@@ -69,7 +69,8 @@ nn.convolution nn.ctc_loss nn.depthwise_conv2d_native nn.log_poisson_loss
 nn.max_pool_with_argmax nn.pool nn.relu_layer nn.weighted_moments summary.text
 train.FeedFnHook train.FinalOpsHook train.NanTensorHook train.NewCheckpointReader
 train.StepCounterHook train.SummarySaverHook train.list_variables train.load_checkpoint
-train.load_variable truncatemod tuple uint8 unique unsorted_segment_max unsorted_segment_mean
+train.load_variable truncatemod tuple uint8 unique unsorted_segment_max
+unsorted_segment_mean
 unsorted_segment_min unsorted_segment_prod unsorted_segment_sum unstack variable_scope
 variables_initializer variance_scaling_initializer where while_loop zeros
 zeros_initializer zeros_like app.flags app.run contrib.layers.batch_norm

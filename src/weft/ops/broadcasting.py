@@ -38,7 +38,8 @@ def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
 
 def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
     lead = len(shape) - x.ndim
-    if x.shape == shape[lead:] and shape[:lead] == (1,) * lead:
+    whole = same_shape(x.shape, shape[lead:])  # open sizes are not asked about
+    if whole and all(map(is_one, shape[:lead])):
         return x.reshape(shape)  # nothing is repeated, so it can be written to
     found = _repeated(x, shape)
     return np.broadcast_to(x, shape) if found is None else found
@@ -127,7 +128,8 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         have = input._data
         wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
         old = have.shape
-        array = have.view() if wanted == old else _repeated(have, wanted)
+        same = same_shape(wanted, old)
+        array = have.view() if same else _repeated(have, wanted)
         if array is not None:
             params = {"shape": wanted}
             return fast_path.view(_EXPAND, input, params, array, state)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from weft.static import layers, nn
+from weft.static.arg_scope import add_arg_scope
 from weft.static.initializers import VarianceScaling
 from weft.static.layers import flatten
 from weft.static.regularizers import l1_l2_regularizer, l1_regularizer, l2_regularizer
+from weft.static.scopes import variable_scope
 
 __all__ = [
-    "batch_norm", "conv2d", "convolution2d", "dropout", "flatten", "fully_connected",
-    "l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "linear", "max_pool2d",
-    "relu", "variance_scaling_initializer", "xavier_initializer",
-    "xavier_initializer_conv2d",
+    "avg_pool2d", "batch_norm", "conv2d", "convolution2d", "dropout", "flatten",
+    "fully_connected", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer",
+    "linear", "max_pool2d", "relu", "repeat", "stack", "variance_scaling_initializer",
+    "xavier_initializer", "xavier_initializer_conv2d",
 ]  # fmt: skip
 
 
@@ -172,6 +174,20 @@ def max_pool2d(
     return nn.max_pool2d(inputs, kernel_size, stride, padding, data_format)
 
 
+def avg_pool2d(
+    inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID",
+    data_format: str | None = None, scope: Any = None,
+) -> Any:  # fmt: skip
+    """The mean of windows.
+
+    >>> with weft.static.Graph().as_default():
+    ...     x = weft.static.placeholder(weft.float32, [None, 8, 8, 3])
+    ...     weft.static.contrib.layers.avg_pool2d(x, 2).get_shape()
+    (None, 4, 4, 3)
+    """
+    return nn.avg_pool2d(inputs, kernel_size, stride, padding, data_format)
+
+
 def batch_norm(
     inputs: Any, decay: float = 0.999, center: bool = True, scale: bool = False,
     epsilon: float = 0.001, activation_fn: Any = None, is_training: Any = True,
@@ -219,6 +235,50 @@ def dropout(
     return layers.dropout(
         inputs, 1 - keep_prob, noise_shape, seed, training=is_training
     )
+
+
+def repeat(
+    inputs: Any, repetitions: int, layer: Any, *args: Any, scope: str | None = None,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """A layer applied several times, each time with variables of its own.
+
+    >>> with weft.static.Graph().as_default():
+    ...     slim = weft.static.contrib.slim
+    ...     x = np.ones((1, 8, 8, 3), "f")
+    ...     y = slim.repeat(x, 2, slim.conv2d, 4, 3, scope="conv")
+    ...     [v.name for v in weft.static.trainable_variables()][::2]
+    ['conv/conv_1/weights', 'conv/conv_2/weights']
+    """
+    name = scope or layer.__name__
+    with variable_scope(name):
+        for k in range(1, repetitions + 1):
+            inputs = layer(inputs, *args, scope=f"{name}_{k}", **kwargs)
+    return inputs
+
+
+def stack(
+    inputs: Any, layer: Any, stack_args: Any, scope: str | None = None, **kwargs: Any
+) -> Any:
+    """A layer applied with each of several arguments.
+
+    >>> with weft.static.Graph().as_default():
+    ...     slim = weft.static.contrib.slim
+    ...     slim.stack(np.ones((1, 3), "f"), slim.fully_connected, [5, 2]).get_shape()
+    (1, 2)
+    """
+    name = scope or layer.__name__
+    with variable_scope(name):
+        for k, given in enumerate(stack_args, 1):
+            args = given if isinstance(given, (list, tuple)) else [given]
+            inputs = layer(inputs, *args, scope=f"{name}_{k}", **kwargs)
+    return inputs
+
+
+batch_norm, conv2d = add_arg_scope(batch_norm), add_arg_scope(conv2d)
+dropout, fully_connected = add_arg_scope(dropout), add_arg_scope(fully_connected)
+max_pool2d, avg_pool2d = add_arg_scope(max_pool2d), add_arg_scope(avg_pool2d)
+convolution2d = conv2d
 
 
 def __getattr__(name: str) -> Any:

@@ -291,7 +291,7 @@ def _keywords(fn: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
-def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[StaticTensor]:
+def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Any]:
     """The second derivatives of a sum, for each x a tensor of its shape twice.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
@@ -305,7 +305,7 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[StaticTensor]:
         (first,) = gradients(ys, x)
         if first is None:
             raise ArgumentError(f"hessians: {ys!r} does not depend on {x!r}")
-        rows = [gradients(one, x)[0] for one in first.reshape(-1)]
-        rows = [zeros_like(x) if row is None else row for row in rows]
+        by_one: list[Any] = [gradients(one, x)[0] for one in first.reshape(-1)]
+        rows = [zeros_like(x) if row is None else row for row in by_one]
         found.append(stack(rows).reshape(*x.shape, *x.shape))
     return found

@@ -83,7 +83,7 @@ class StaticTensor(Symbol):
         pairs = zip(self.shape, shape, strict=True)
         known = [m if n is None else int(n) for m, n in pairs]
         if TensorShape(known).as_list() != self.shape.as_list():
-            self.node = self.reshape(known).node
+            self.node = self.graph.lift(self.reshape(known))
 
     @property
     def op(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.errors import ArgumentError
 from weft.static import (
     absent,
     arrays,
@@ -17,6 +18,9 @@ from weft.static import (
     segments,
 )
 from weft.static import (
+    arg_scope as _scope,
+)
+from weft.static import (
     initializers as _initializers,
 )
 from weft.static import (
@@ -25,6 +29,7 @@ from weft.static import (
 from weft.static import (
     random as _random,
 )
+from weft.static.building import as_node
 
 
 class Namespace:
@@ -136,8 +141,37 @@ initializers = Namespace(
     ),
 )
 
+
+def _sequence_loss(
+    logits: Any, targets: Any, weights: Any, average_across_timesteps: bool = True,
+    average_across_batch: bool = True, name: str = "",
+) -> Any:  # fmt: skip
+    """The weighted cross-entropy of sequences (batch, time, classes), a mean."""
+    if not (average_across_timesteps and average_across_batch):
+        raise ArgumentError("sequence_loss: expected a mean over batch and time")
+    each = nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
+    weight = as_node(weights)
+    return (each * weight).sum() / (weight.sum() + 1e-12)
+
+
+_LAYERS = "batch_norm conv2d dropout flatten fully_connected max_pool2d avg_pool2d"
 contrib = Namespace(
     "contrib",
+    framework=Namespace(
+        "contrib.framework",
+        arg_scope=_scope.arg_scope,
+        add_arg_scope=_scope.add_arg_scope,
+    ),
+    slim=Namespace(
+        "contrib.slim",
+        **_from(
+            contrib_layers, f"{_LAYERS} repeat stack l2_regularizer l1_regularizer"
+        ),
+        **_from(contrib_layers, "variance_scaling_initializer xavier_initializer"),
+        arg_scope=_scope.arg_scope,
+        add_arg_scope=_scope.add_arg_scope,
+    ),
+    seq2seq=Namespace("contrib.seq2seq", sequence_loss=_sequence_loss),
     layers=contrib_layers,
     rnn=Namespace(
         "contrib.rnn",

@@ -48,6 +48,7 @@ class SparseTensor(_Parts):
     """
 
     extents: Any = ()  # placeholders whose lengths are the sizes
+    sizes: Any = None  # those that were given as numbers
 
     def __new__(cls, indices: Any, values: Any, dense_shape: Any) -> SparseTensor:
         ids = as_node(indices, weft.int64)

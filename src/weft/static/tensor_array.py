@@ -51,7 +51,8 @@ class TensorArray:
                 "graph cannot have; give size= as large as the loop may need, without "
                 "dynamic_size"
             )
-        self.dtype, self.held = as_dtype(dtype), None
+        self.dtype = as_dtype(dtype)
+        self.held: Any = None
         self.count = 0 if size is None else sizes_of(size)[0]
         self.origin = self
         if element_shape is not None and None not in list(element_shape):

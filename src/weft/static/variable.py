@@ -109,7 +109,7 @@ class Variable(StaticTensor):
             return self._changed(lambda now: put(now, part, self._operand(value)))
 
         if type(out) is StaticTensor:
-            out.assign = assign
+            out.assign = assign  # type: ignore[attr-defined]
         return out
 
     @property

@@ -251,6 +251,10 @@ class _Function:
         ]
 
     def while_loop(self, node: ast.While) -> list[ast.stmt]:
+        if _jumps(node.body) and not node.orelse and not _has(node.test, ast.NamedExpr):
+            made = self.without_jumps(node, node.test, node.body)
+            if made is not None:
+                return made
         truth = self.fresh("truth")
         reason = self.obstacle(node.body, False)
         if node.orelse:
@@ -277,6 +281,57 @@ class _Function:
         after = ast.If(ast.UnaryOp(ast.Not(), _call("known", _name(truth))), other, [])
         return self.placed(node, [loop, after])
 
+    def without_jumps(
+        self, node: ast.stmt, test: ast.expr, body: Sequence[ast.stmt],
+        first: Sequence[ast.stmt] = (),
+    ) -> list[ast.stmt] | None:  # fmt: skip
+        """A loop whose ``break`` and ``continue`` set variables; None if one is in a
+        ``with`` or a ``try``.
+
+            while t:                left = False
+                A                   while not left and t:
+                if c: break             skip = False; A
+                B                       if c: left = True
+                                        if not left and not skip: B
+        """
+        left, skip = self.fresh("left"), self.fresh("skip")
+        try:
+            inner = _guarded(body, left, skip)
+        except Impossible:
+            return None
+        end = (1 << 30, 0)  # both are read wherever they are set
+        self.loads += [(left, end), (skip, end)]
+        go_on = ast.BoolOp(ast.And(), [_not(left), test])
+        off = [_assign(name, ast.Constant(False)) for name in (left, skip)]
+        again = _assign(skip, _call("clear_flag", _name(skip)))
+        loop = ast.While(go_on, [*first, again, *inner], [])
+        made = self.placed(node, [*off, loop])
+        return [*made[:2], *self.while_loop(made[2])]  # type: ignore[arg-type]
+
+    def counted(self, node: ast.For) -> list[ast.stmt] | None:
+        """A ``for`` over a range that has a ``break`` or ``continue``, by a counter."""
+        spread = any(isinstance(a, ast.Starred) for a in node.iter.args)  # type: ignore[attr-defined]
+        if spread or node.iter.keywords or not isinstance(node.target, ast.Name):  # type: ignore[attr-defined]
+            return None
+        used = {
+            n.id for one in node.body for n in ast.walk(one) if isinstance(n, ast.Name)
+        }
+        if node.target.id in used:  # a number of Python's, which no run decides
+            return None
+        numbers, at = self.fresh("numbers"), self.fresh("at")
+        self.loads += [(at, (1 << 30, 0))]
+        test = ast.Compare(_name(at), [ast.Lt()], [_call("count_of", _name(numbers))])
+        item = _call("number_at", _name(numbers), _name(at))
+        first = [
+            _assign(node.target.id, item),
+            _assign(at, ast.BinOp(_name(at), ast.Add(), ast.Constant(1))),
+        ]
+        made = self.without_jumps(node, test, node.body, first)
+        if made is None:
+            return None
+        begin = [_assign(numbers, node.iter), _assign(at, ast.Constant(0))]
+        return [*self.placed(node, begin), *made]
+
     def looping(self, node: ast.While) -> list[ast.stmt]:
         names = _assigned(node.body)
         asked, body = self.fresh("condition"), self.fresh("body")
@@ -293,6 +348,10 @@ class _Function:
         ]
 
     def for_loop(self, node: ast.For) -> list[ast.stmt]:
+        if _jumps(node.body) and not node.orelse and _calls(node.iter, "range"):
+            made = self.counted(node)
+            if made is not None:
+                return made
         rows = self.fresh("rows")
         targets = _assigned([node.target])
         reason = self.obstacle([node.target, *node.body], False)
@@ -426,6 +485,40 @@ class _Function:
             if name in self.declared:
                 return f"sets {name!r}, which is no variable of this function"
         return None
+
+
+def _jumps(nodes: Sequence[ast.AST]) -> bool:
+    """Whether statements leave the loop around them, or begin its next step."""
+    own = _own_nodes(nodes, loops=False)
+    return any(isinstance(node, (ast.Break, ast.Continue)) for node in own)
+
+
+def _guarded(statements: Sequence[ast.stmt], left: str, skip: str) -> list[ast.stmt]:
+    """Statements that set variables where they left a loop, and then do nothing."""
+    out: list[ast.stmt] = []
+    for k, node in enumerate(statements):
+        if isinstance(node, (ast.Break, ast.Continue)):
+            name = left if isinstance(node, ast.Break) else skip
+            return [*out, _placed(_assign(name, _call("set_flag", _name(name))), node)]
+        if not _jumps([node]):
+            out.append(node)
+            continue
+        if not isinstance(node, ast.If):
+            raise Impossible
+        new = copy.copy(node)
+        new.body = _guarded(node.body, left, skip)
+        new.orelse = _guarded(node.orelse, left, skip)
+        out.append(new)
+        rest = _guarded(statements[k + 1 :], left, skip)
+        if rest:
+            both = ast.BoolOp(ast.And(), [_not(left), _not(skip)])
+            out.append(_placed(ast.If(both, rest, []), node))
+        return out
+    return out
+
+
+def _not(name: str) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), _name(name))
 
 
 def _calls(node: ast.AST, *names: str) -> bool:

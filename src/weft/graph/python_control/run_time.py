@@ -22,10 +22,12 @@ from weft.graph.control.staging import Staged
 from weft.graph.ir import type_text
 from weft.graph.python_control.effects import without_effects
 from weft.graph.symbol import Building, Symbol, refusal
+from weft.ops import creation
 from weft.ops.copies import clone
 from weft.ops.inplace import assign
 
 NEVER = False
+LIFTED = ("_weft_left", "_weft_skip", "_weft_at")  # names of `rewrite`'s own variables
 
 
 class _Undefined:
@@ -57,6 +59,35 @@ def countable(rows: Any) -> bool:
     return not (
         isinstance(rows, Symbol) and rows.ndim > 0 and isinstance(rows.shape[0], Size)
     )
+
+
+def count_of(numbers: Any) -> int:
+    """How many numbers a loop over a range has."""
+    return len(numbers)
+
+
+def number_at(numbers: Any, at: Any) -> Any:
+    """A number of a range; none by an index that a run decides."""
+    return numbers[at] if isinstance(at, int) else UNDEFINED
+
+
+def set_flag(flag: Any) -> Any:
+    """True, as Python's or as the tensor's that a flag is."""
+    return True if isinstance(flag, bool) else creation.ones_like(flag)
+
+
+def clear_flag(flag: Any) -> Any:
+    """False, as Python's or as the tensor's that a flag is."""
+    return False if isinstance(flag, bool) else creation.zeros_like(flag)
+
+
+def _lifted(names: Names, values: Any) -> tuple[Any, ...]:
+    """The values, with tensors for the flags and counters of rewritten loops."""
+    return tuple(
+        creation.tensor(value) if name.startswith(LIFTED) and type(value) in (bool, int)
+        else value
+        for name, value in zip(names, values, strict=True)
+    )  # fmt: skip
 
 
 def goes_on(truth: Any) -> bool:
@@ -135,7 +166,7 @@ def branch(
     truth: Any, then: Any, other: Any, values: Any, names: Names, live: Names
 ) -> tuple[Any, ...]:
     """The variables after an ``if``."""
-    what = "a side of the `if`"
+    what, values = "a side of the `if`", _lifted(names, values)
     return _Choice(what, truth, [then, other], values, names, live).results()
 
 
@@ -404,6 +435,7 @@ def loop(
     asked: Any, body: Any, values: Any, names: Names, live: Names
 ) -> tuple[Any, ...]:
     """The variables after a ``while``."""
+    values = _lifted(names, values)
     return _Loop(
         "the body of the `while`", asked, body, None, values, names, live
     ).run()
