@@ -190,6 +190,10 @@ class ChoiceError(ArgumentError, NotImplementedError):
     """A mode or another choice that there is not."""
 
 
+class LayoutError(ShapeError, NotImplementedError):
+    """A number of dimensions that a mode has no kernel for."""
+
+
 class MemberError(ArgumentError, KeyError):
     """A name or a key that a dictionary cannot have, or lacks."""
 

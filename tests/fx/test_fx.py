@@ -173,7 +173,9 @@ def test_graph_modules_are_copied_and_pickled():
     x = weft.randn(2, 3)
     for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert twin.code == net.code
-        np.testing.assert_array_equal(twin(x)["first"].detach(), net(x)["first"].detach())
+        np.testing.assert_array_equal(
+            twin(x)["first"].detach(), net(x)["first"].detach()
+        )
         with weft.no_grad():
             next(twin.parameters()).add_(1)
         assert not weft.equal(next(twin.parameters()), next(net.parameters()))
