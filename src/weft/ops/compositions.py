@@ -332,7 +332,7 @@ def gradient(
     spacing: Any = 1,
     dim: Any = None,
     edge_order: int = 1,
-) -> list[Tensor]:
+) -> tuple[Tensor, ...]:
     """Estimates of a sampled function's derivative along dimensions, to second order.
 
     ``spacing`` is the distance of samples, one for each dimension, or the samples'
@@ -354,9 +354,9 @@ def gradient(
         )
     if not input.dtype.is_inexact:
         input = cast(input, dtypes.default_dtype())
-    return [
+    return tuple(
         _slope(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True)
-    ]
+    )
 
 
 def _slope(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:

@@ -303,6 +303,8 @@ def _at_least(ndim: int, tensors: tuple[Any, ...]) -> Any:
         while x.ndim < ndim:
             x = unsqueeze(x, -1 if x.ndim == 2 else 0)
         return x
+    if not tensors:
+        return ()
     xs = tensor_list(f"atleast_{ndim}d", tensors[0] if len(tensors) == 1 else tensors)
     return tuple(_at_least(ndim, (x,)) for x in xs)
 
