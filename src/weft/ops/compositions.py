@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import naming
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.results import results
 from weft.core.tensor import Tensor
@@ -460,7 +461,10 @@ def typename(obj: Any, /) -> str:
     kind = type(obj)
     module = getattr(obj, "__module__", None) or kind.__module__
     name = getattr(obj, "__qualname__", None) or kind.__qualname__
-    return name if module == "builtins" else f"{module}.{name}"
+    if module == "builtins":
+        return name
+    first, _, rest = f"{module}.{name}".partition(".")
+    return f"{naming.library() if first == 'weft' else first}.{rest}"
 
 
 # -- random numbers
