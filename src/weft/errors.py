@@ -200,6 +200,10 @@ class MemberError(ArgumentError, KeyError):
     __str__ = Exception.__str__  # which does not quote the text
 
 
+class SharedMemoryError(ArgumentError):
+    """An argument that a program changes while another shares its memory."""
+
+
 class DeviceError(WeftError, RuntimeError):
     """Devices that differ, or a device that is not there."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 
 _PRECISIONS = ("highest", "high", "medium")
@@ -157,9 +158,12 @@ def is_warn_always_enabled() -> bool:
     return bool(_state["warn_always"])
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: Any, message: str) -> Any:
     """``assert`` as a function, which a traced program can contain.
 
     >>> weft._assert(True, "never said")
     """
+    taken_over = getattr(type(condition), "__torch_function__", None)
+    if taken_over is not None and not isinstance(condition, Tensor):
+        return taken_over(_assert, (type(condition),), (condition, message), {})
     assert condition, message

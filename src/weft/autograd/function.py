@@ -172,6 +172,13 @@ class _Once(Function):
         )
 
 
+def _is_operand(a: Any) -> bool:
+    """Whether an argument is the operator's: a sparse constant stays what it is."""
+    if not isinstance(a, Tensor):
+        return False
+    return not getattr(a._interpreter, "composes", False) or a.requires_grad
+
+
 class _Call:
     """One application of a Function, as an operator record."""
 
@@ -181,7 +188,7 @@ class _Call:
         self.dirty: dict[int, int] = {}  # outputs that are arguments, changed
         self.plain: list[int] = []  # outputs without a gradient
         self.ctx = Context()
-        self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        self.positions = [i for i, a in enumerate(args) if _is_operand(a)]
         self.tensors = tuple(args[i] for i in self.positions)
         self.ctx.needs_input_grad = tuple(
             isinstance(a, Tensor) and a.requires_grad for a in args

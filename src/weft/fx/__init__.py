@@ -7,7 +7,7 @@ the user wrote; ``weft.graph`` has programs as operators, which the compiler wor
 >>> gm = weft.fx.symbolic_trace(weft.nn.Sequential(weft.nn.ReLU()))
 >>> print(gm.graph)
 graph():
-    %input_1 : weft.Tensor [num_users=1] = placeholder[target=input]
+    %input_1 : [num_users=1] = placeholder[target=input]
     %_0 : [num_users=1] = call_module[target=0](args = (%input_1,), kwargs = {})
     return _0
 """

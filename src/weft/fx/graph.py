@@ -18,12 +18,15 @@ from weft import naming
 from weft.dtype import DType
 from weft.fx.node import Node, is_ours, map_aggregate, map_arg, qualified_name
 
+# How calls of Python's operators are written.
 BINARY = {
-    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "truediv": "/", "mod": "%",
-    "lshift": "<<", "rshift": ">>", "and_": "&", "or_": "|", "xor": "^", "matmul": "@",
-    "pow": "**", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">=",
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//",
+    operator.truediv: "/", operator.mod: "%", operator.lshift: "<<",
+    operator.rshift: ">>", operator.and_: "&", operator.or_: "|", operator.xor: "^",
+    operator.matmul: "@", operator.pow: "**", operator.eq: "==", operator.ne: "!=",
+    operator.lt: "<", operator.gt: ">", operator.le: "<=", operator.ge: ">=",
 }  # fmt: skip
-UNARY = {"neg": "-", "invert": "~", "pos": "+"}
+UNARY = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 _WORDS = re.compile(r"[^0-9a-zA-Z_]+")
 _NUMBERED = re.compile(r"(.*)_(\d+)$")
 
@@ -471,16 +474,13 @@ class _Writer:
 
     def _operator(self, node: Node) -> str | None:
         target, args = node.target, [self._value(a) for a in node.args]
-        name = getattr(target, "__name__", "")
         if target is getattr and len(args) == 2 and isinstance(node.args[1], str):
             return _path(args[0], node.args[1])
         if target is operator.getitem and len(args) == 2:
             return f"{args[0]}[{args[1]}]"
-        if getattr(operator, name, None) is not target:
-            return None
-        if name in BINARY and len(args) == 2:
-            return f"{args[0]} {BINARY[name]} {args[1]}"
-        return f"{UNARY[name]}{args[0]}" if name in UNARY else None
+        if target in BINARY and len(args) == 2:
+            return f"{args[0]} {BINARY[target]} {args[1]}"
+        return f"{UNARY[target]}{args[0]}" if target in UNARY else None
 
     def _rest(self, node: Node) -> str:
         return self._arguments(node, skip=1)

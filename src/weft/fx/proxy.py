@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import weft
 from weft.core.tensor import Tensor
 from weft.fx.graph import BINARY, UNARY
 from weft.fx.node import Node, map_aggregate
@@ -133,20 +134,18 @@ def _unary(function: Any) -> Any:
     return method
 
 
-_COMPARISONS = {"eq", "ne", "lt", "gt", "le", "ge"}
-for _name in BINARY:
-    _function, _plain = getattr(operator, _name), _name.strip("_")
+REFLECTED: set[str] = set()
+for _function, _sign in BINARY.items():
+    _plain = _function.__name__.strip("_")
+    REFLECTED |= {f"__{_plain}__", f"__r{_plain}__"}
     setattr(Proxy, f"__{_plain}__", _binary(_function, False))
-    if _name not in _COMPARISONS:
+    if _sign.strip("=!") and _sign not in ("<", ">", "<=", ">="):  # no comparison
         setattr(Proxy, f"__r{_plain}__", _binary(_function, True))
         _inplace = getattr(operator, f"i{_plain}")
         setattr(Proxy, f"__i{_plain}__", _binary(_inplace, False))
-for _name in UNARY:
-    setattr(Proxy, f"__{_name}__", _unary(getattr(operator, _name)))
+for _function in UNARY:
+    setattr(Proxy, f"__{_function.__name__}__", _unary(_function))
 Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]
-REFLECTED = {f"__{name.strip('_')}__" for name in BINARY} | {
-    f"__r{name.strip('_')}__" for name in BINARY
-}
 
 
 def proxies_in(value: Any) -> list[Proxy]:
@@ -165,6 +164,8 @@ def proxies_in(value: Any) -> list[Proxy]:
 def recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A node for a call that got a proxy."""
     tracer = proxies_in((args, kwargs))[0].tracer
+    if function is weft.einsum and isinstance(args[1], (list, tuple)):
+        args = (args[0], *args[1])  # as PyTorch calls itself
     name = getattr(function, "__name__", "")
     if getattr(Tensor, name, None) is function and name not in REFLECTED:
         return tracer.create_proxy("call_method", name, args, kwargs)

@@ -13,7 +13,7 @@ from weft.autograd.modes import no_grad
 from weft.core.device import cpu
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError, DTypeError, SharedMemoryError
 from weft.graph.effects import Run
 from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Graph, Node, Variable
@@ -170,7 +170,7 @@ def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) 
     for position, _ in program.rewritten:
         others = [*arrays[:position], *arrays[position + 1 :], *store.values()]
         if any(_may_share(program, arrays[position], other) for other in others):
-            raise ArgumentError(
+            raise SharedMemoryError(
                 f"{program.graph.name}: argument "
                 f"{program.graph.inputs[position].name!r} is changed in place, and "
                 "shares its memory with another one; pass a .clone() of one of them"

@@ -215,7 +215,8 @@ class Saving:
         for name, target in self._state():
             key = prefix + name
             if key not in state_dict:
-                missing_keys.append(key)
+                if strict:
+                    missing_keys.append(key)
                 continue
             value = state_dict[key]
             if target.ndim == 0 and np.shape(value) == (1,):

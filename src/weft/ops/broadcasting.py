@@ -170,7 +170,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 
 @public("broadcast_shapes")
-def _public_broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def _public_broadcast_shapes(*shapes: Any) -> Shape:
     """The shape that several broadcast to.
 
     >>> weft.broadcast_shapes((3, 1), (1, 4))

@@ -24,7 +24,7 @@ from weft.ops.operands import as_index, check_range, concrete, scalar
 from weft.ops.public import public
 from weft.ops.require import require_index
 from weft.ops.select import where
-from weft.ops.shaping import movedim, reshape
+from weft.ops.shaping import movedim, own, reshape
 
 # -- take, add_at, put
 
@@ -272,7 +272,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     ids = require_index("index_select", ids, input.shape[d], d, wrap=False)
     rows = input if d == 0 else movedim(input, d, 0)
     out = take_op(rows, reshape(ids, (-1,)) if ids.ndim == 0 else ids)
-    return out if d == 0 else movedim(out, 0, d)
+    return out if d == 0 else own(movedim(out, 0, d))
 
 
 @public(method=True, inplace="0, weft.tensor([0, 1]), x")

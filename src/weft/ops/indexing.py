@@ -30,7 +30,7 @@ from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.padding import flip
 from weft.ops.public import public
 from weft.ops.select import where
-from weft.ops.shaping import movedim, reshape
+from weft.ops.shaping import movedim, own, reshape
 from weft.ops.slicing import slice_op
 
 # -- kinds of indices
@@ -433,7 +433,7 @@ def _move_block(x: Tensor, count: int, first: int) -> Tensor:
     """Move the first ``count`` dimensions to start at ``first``."""
     if first == 0 or count == 0:
         return x
-    return movedim(x, list(range(count)), list(range(first, first + count)))
+    return own(movedim(x, list(range(count)), list(range(first, first + count))))
 
 
 # -- writing

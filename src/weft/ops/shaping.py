@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,11 +139,43 @@ def view(input: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Ten
     wanted = _infer("view", input.shape, flat_sizes("view", shape))
     out = bind(reshape_op, (input,), {"shape": wanted})
     if input._interpreter is None and out._base is None and _is_copy(input, out):
+        if _is_unseen(input):  # a result that PyTorch would have laid out in order
+            input._data = np.ascontiguousarray(input._data)
+            input._storage = None
+            return view(input, wanted)
         raise ShapeError(
             f"view: shape {input.shape}{_strides(input)} cannot be seen as {wanted} "
             "without copying; use .reshape(...)"
         )
     return out
+
+
+def own(x: Tensor) -> Tensor:
+    """A view of a tensor that nobody else has, as a tensor of its own."""
+    if x._interpreter is None and x._base is not None:
+        x._base, x._storage, x._chain = None, None, ()
+    return x
+
+
+def _is_unseen(x: Tensor) -> bool:
+    """Whether nobody can see that a tensor's memory is laid out anew.
+
+    It is a result of its own: no view, array of NumPy's or other tensor shares its
+    memory, but for what its own node on the tape has saved.
+    """
+    mine = 3  # references: the tensor's, this function's, and the call's
+    array, storage = x._data, x._storage
+    if x._base is not None or type(array) is not np.ndarray:
+        return False
+    if storage is None:
+        base = array.base
+        alone = base is None or (type(base) is np.ndarray and sys.getrefcount(base) <= mine)
+        return alone and (not x.is_leaf or sys.getrefcount(array) <= mine)
+    if storage.exposed or storage.version or storage.live_views():
+        return False
+    saved = getattr(x._node, "saved", None) or ()
+    kept = sum(isinstance(s, Tensor) and s._storage is storage for s in saved)
+    return sys.getrefcount(storage) <= kept + 3
 
 
 def _strides(x: Tensor) -> str:
@@ -275,6 +308,8 @@ def _at_least(ndim: int, tensors: tuple[Any, ...]) -> Any:
         while x.ndim < ndim:
             x = unsqueeze(x, -1 if x.ndim == 2 else 0)
         return x
+    if not tensors:
+        return ()
     xs = tensor_list(f"atleast_{ndim}d", tensors[0] if len(tensors) == 1 else tensors)
     return tuple(_at_least(ndim, (x,)) for x in xs)
 

@@ -264,8 +264,6 @@ class Optimizer:
 
     def _check_params(self, names: list[str], params: list[Tensor]) -> None:
         who = type(self).__name__
-        if not params:
-            raise ArgumentError(f"{who}: got a group without parameters")
         seen = {id(p): name for name, p in self._named_params()}
         taken = set(seen.values())
         for name, p in zip(names, params, strict=True):

@@ -28,6 +28,31 @@ __all__ = [
 ]  # fmt: skip
 
 
+_OLD_NAMES = {
+    "FloatTensor": weft.float32, "DoubleTensor": weft.float64,
+    "HalfTensor": weft.float16, "BFloat16Tensor": weft.bfloat16,
+    "LongTensor": weft.int64, "IntTensor": weft.int32, "ShortTensor": weft.int16,
+    "CharTensor": weft.int8, "ByteTensor": weft.uint8, "BoolTensor": weft.bool,
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch's older constructors: ``weft.sparse.FloatTensor(indices, values, size)``."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    dtype = _OLD_NAMES[name]
+
+    def made(*args: Any) -> Any:
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, dtype=dtype)
+        size = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+        none = weft.zeros(len(size) or 1, 0, dtype=weft.int64)
+        return sparse_coo_tensor(none, weft.zeros(0, dtype=dtype), tuple(size) or (0,))
+
+    made.__name__ = name
+    return made
+
+
 _COMPRESSED = (
     layouts.sparse_csr, layouts.sparse_csc, layouts.sparse_bsr, layouts.sparse_bsc,
 )  # fmt: skip
@@ -310,6 +335,54 @@ def mm(mat1: Any, mat2: Any) -> Any:
     [[1.0], [1.0]]
     """
     return weft.matmul(mat1, mat2)
+
+
+def dsmm(input: Any, mat: Any) -> Any:
+    """A dense matrix: the product of a sparse and a dense one.
+
+    >>> weft.dsmm(weft.eye(2).to_sparse(), weft.ones(2, 1)).tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(input, mat)
+
+
+spmm = dsmm
+
+
+def smm(input: Any, mat: Any) -> Any:
+    """A sparse matrix: the product of a sparse and a dense one.
+
+    >>> weft.smm(weft.eye(2).to_sparse(), weft.ones(2, 1)).to_dense().tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(input, mat).to_sparse()
+
+
+hsmm = smm
+
+
+def hspmm(mat1: Any, mat2: Any) -> Any:
+    """A sparse matrix with dense rows: the product of a sparse and a dense one.
+
+    >>> weft.hspmm(weft.eye(2).to_sparse(), weft.ones(2, 1)).to_dense().tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(mat1, mat2).to_sparse(1)
+
+
+def sspaddmm(
+    input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    """A sparse ``beta * input + alpha * (mat1 @ mat2)`` of sparse ``input`` and ``mat1``.
+
+    >>> x = weft.eye(2).to_sparse()
+    >>> weft.sspaddmm(x, x, weft.ones(2, 2)).to_dense().tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    return (beta * input.to_dense() + alpha * mm(mat1, mat2)).to_sparse()
+
+
+saddmm = sspaddmm
 
 
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:

@@ -31,7 +31,7 @@ from weft.core.mode import mode
 from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
-from weft.errors import ArgumentError, DTypeError, shorten
+from weft.errors import ArgumentError, DTypeError, SharedMemoryError, shorten
 from weft.graph.capture import apply_undone
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
@@ -281,7 +281,12 @@ class CompiledFunction:
             from weft.compile.frontend.verification import verified
 
             return verified(self.fn, specialization, leaves, arrays, args, kwargs)
-        return specialization.run(leaves, arrays, (args, kwargs))
+        try:
+            return specialization.run(leaves, arrays, (args, kwargs))
+        except SharedMemoryError:  # found before anything has changed
+            if self.fullgraph:
+                raise
+            return self._eagerly(args, kwargs)
 
     def _compile(
         self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str,

@@ -24,6 +24,7 @@ from weft.ops.resample import Taps
 __all__ = [
     "affine_grid",
     "channel_shuffle",
+    "native_channel_shuffle",
     "fold",
     "grid_sample",
     "interpolate",
@@ -174,6 +175,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         )
     x = reshape(input, (n, g, c // g, *rest))
     return reshape(movedim(x, 1, 2), (n, c, *rest))
+
+
+native_channel_shuffle = channel_shuffle
 
 
 # -- interpolation
