@@ -167,7 +167,7 @@ class ShapeError(WeftError, ValueError, RuntimeError):
 
 
 class RankError(ShapeError, IndexError):
-    """Too few dimensions, or one without elements, which PyTorch looks up and misses."""
+    """Too few dimensions, or one without elements: PyTorch looks it up and fails."""
 
 
 class DTypeError(WeftError, TypeError, NotImplementedError):
