@@ -41,6 +41,18 @@ def is_library(filename: str) -> bool:
     return filename.startswith(("<frozen", _LIBRARY))
 
 
+def called_by_user(frame: FrameType | None) -> bool:
+    """Whether a frame is of the user's code, or of a library's that it called."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if INTERNAL[file] or file == linecache.__file__ or "importlib" in file:
+            return False
+        if not is_library(file):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def user_frame() -> FrameType | None:
     """The innermost frame that is not the package's own."""
     frame: FrameType | None = sys._getframe(1)

@@ -124,7 +124,9 @@ class Namespace:
             shape, kind = tuple(args[0].shape), str(args[0].dtype).rpartition(".")[2]
         else:
             shape = kw.get("size") or args
-            shape = tuple(shape[0] if shape and not isinstance(shape[0], int) else shape)
+            shape = tuple(
+                shape[0] if shape and not isinstance(shape[0], int) else shape
+            )
         values = rng.uniform(size=shape) if name == "rand" else rng.normal(size=shape)
         if "complex" in kind:
             values = values + 1j * rng.normal(size=shape)

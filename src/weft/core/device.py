@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from weft import late
 from weft.core.mode import mode
 from weft.errors import AbsentDeviceError, DeviceError, DTypeError
 
@@ -251,10 +252,23 @@ class device(metaclass=_Found):
         if device is not None:
             return device
         kind, _, number = str(name).partition(":")
+        if kind == "cuda" and (number or "0").isdigit():
+            found = _gpu(int(number or 0))
+            if found is not None:
+                return found
         if kind not in KINDS or kind == "cpu" or not (number or "0").isdigit():
             have = ", ".join(repr(d.name) for d in devices())
             raise DeviceError(f"device {name!r} is not available; available: {have}")
         return _ABSENT.setdefault(str(name), AbsentDevice(str(name)))
+
+
+def _gpu(index: int) -> Device | None:
+    """A GPU that is asked for by its number; None if it is not there."""
+    from weft.runtime.cuda.driver import availability
+
+    if index >= availability().gpus:
+        return None
+    return register_device(late.find("cuda_device")(index))
 
 
 def get_default_device() -> Device:

@@ -128,11 +128,10 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
         array = _repeated(have, wanted)
         if array is not None:
-            old = have.shape
-            if wanted == old:
+            if wanted == have.shape:
                 return input
             params = {"shape": wanted}
-            return fast_path.view(_EXPAND, input, params, array, state, (old,))
+            return fast_path.view(_EXPAND, input, params, array, state)
     shape = flat_sizes("expand", sizes, size)
     lead = len(shape) - input.ndim
     if any(n == -1 for n in shape):

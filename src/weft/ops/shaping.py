@@ -87,12 +87,11 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
         except Exception:  # found again and explained below
             plain = False
         if plain:
-            old = have.shape
-            if wanted == old:
+            if wanted == have.shape:
                 return input
             if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
-                return fast_path.view(_RESHAPE, input, params, array, state, (old,))
+                return fast_path.view(_RESHAPE, input, params, array, state)
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
     if same_shape(wanted, input.shape):
         return input
@@ -169,7 +168,9 @@ def _is_unseen(x: Tensor) -> bool:
         return False
     if storage is None:
         base = array.base
-        alone = base is None or (type(base) is np.ndarray and sys.getrefcount(base) <= mine)
+        alone = base is None or (
+            type(base) is np.ndarray and sys.getrefcount(base) <= mine
+        )
         return alone and (not x.is_leaf or sys.getrefcount(array) <= mine)
     if storage.exposed or storage.version or storage.live_views():
         return False

@@ -41,6 +41,8 @@ class CpuTarget:
     isa: Isa
     cost: CpuCostModel = COST
     name = "cpu"
+    composes_library = False
+    in_place = True
 
     @property
     def key(self) -> str:

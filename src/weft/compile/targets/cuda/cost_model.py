@@ -18,9 +18,8 @@ class Blocks:
     threads: int = 256  # of a block whose threads each take iterations of their own
     vector: int = 16  # bytes that a thread loads and stores at once
     short_row: int = 8  # elements of a row that one thread takes alone
-    # (row length up to, threads): a thread has a few elements, a block fills its warps
-    rows: tuple[tuple[int, int], ...] = ((128, 32), (1024, 128), (8192, 256))
-    long_row: int = 512  # threads for longer rows
+    least_row: int = 32  # threads of a row: a warp
+    most_row: int = 512  # threads of a row: more wait for one another too long
     unknown_row: int = 256  # threads for rows whose length is an argument
     scratch: int = 4096  # bytes of a kernel's own memory: more would spill to DRAM
 
