@@ -74,7 +74,8 @@ def test_a_class_takes_functions_over():
         m, o = Mine([1.0]), Other()
         weft.overrides.enable()
         print(m + 1, weft.add(1, m), (m * 2).tolist())
-        print(weft.matmul(o, weft.ones(2)), F.relu(o), weft.cat([o]), weft.ones(1).mul(o))
+        one = weft.ones(1)
+        print(weft.matmul(o, one), F.relu(o), weft.cat([o]), one.mul(o))
         print(weft.is_tensor(o), weft.overrides.is_tensor_like(o))
     """) == ["added added [2.0]", "matmul relu cat mul", "False True"]
 

@@ -1,4 +1,4 @@
-"""Tensors without values: shapes and dtypes go through operators, nothing is computed."""
+"""Tensors without values: shapes and dtypes go through operators."""
 
 import pytest
 

@@ -43,7 +43,7 @@ class SobolEngine:
     def reset(self) -> SobolEngine:
         """Go back to the first point."""
         try:
-            from scipy.stats import qmc
+            from scipy.stats import qmc  # type: ignore[import-untyped]
         except ImportError:
             raise ImportError(
                 "SobolEngine: the direction numbers are SciPy's; install scipy"
