@@ -124,3 +124,28 @@ def test_a_module_that_loads_leniently_misses_nothing():
             super()._load_from_state_dict(state_dict, prefix, meta, False, *lists)
 
     assert nn.Sequential(Lenient()).load_state_dict({}).missing_keys == []
+
+
+def test_writes_into_parts_are_recorded_in_a_backward_that_records():
+    """A derivative computed inside of a backward pass, as linear operators do."""
+
+    class Doubled(weft.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            x = x.detach().requires_grad_()
+            with weft.enable_grad():
+                whole = weft.zeros(5)
+                whole[:3] = x
+                whole[3:].copy_(x[1:] * 3)
+                (found,) = weft.autograd.grad(whole.sum() * 2, x)
+            return g * found
+
+    x = weft.ones(3, requires_grad=True)
+    Doubled.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 8.0, 8.0]

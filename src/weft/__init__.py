@@ -213,7 +213,7 @@ _LAZY_NAMES = {
 _LAZY_GROUPS = {
     "functional_names": "adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout "
     "avg_pool1d batch_norm bilinear binary_cross_entropy_with_logits celu celu_ "
-    "channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+    "channel_shuffle native_channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
     "conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout "
     "dropout_ embedding feature_alpha_dropout group_norm hardshrink "
     "hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss "
@@ -226,6 +226,7 @@ _LAZY_GROUPS = {
     "expand_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy "
     "squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy "
     "view_as_complex_copy view_as_real_copy view_copy",
+    "sparse": "dsmm hsmm hspmm saddmm smm spmm sspaddmm",
     "sizes": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "

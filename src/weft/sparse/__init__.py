@@ -337,6 +337,54 @@ def mm(mat1: Any, mat2: Any) -> Any:
     return weft.matmul(mat1, mat2)
 
 
+def dsmm(input: Any, mat: Any) -> Any:
+    """A dense matrix: the product of a sparse and a dense one.
+
+    >>> weft.dsmm(weft.eye(2).to_sparse(), weft.ones(2, 1)).tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(input, mat)
+
+
+spmm = dsmm
+
+
+def smm(input: Any, mat: Any) -> Any:
+    """A sparse matrix: the product of a sparse and a dense one.
+
+    >>> weft.smm(weft.eye(2).to_sparse(), weft.ones(2, 1)).to_dense().tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(input, mat).to_sparse()
+
+
+hsmm = smm
+
+
+def hspmm(mat1: Any, mat2: Any) -> Any:
+    """A sparse matrix with dense rows: the product of a sparse and a dense one.
+
+    >>> weft.hspmm(weft.eye(2).to_sparse(), weft.ones(2, 1)).to_dense().tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(mat1, mat2).to_sparse(1)
+
+
+def sspaddmm(
+    input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    """A sparse ``beta * input + alpha * (mat1 @ mat2)`` of sparse ``input`` and ``mat1``.
+
+    >>> x = weft.eye(2).to_sparse()
+    >>> weft.sspaddmm(x, x, weft.ones(2, 2)).to_dense().tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    return (beta * input.to_dense() + alpha * mm(mat1, mat2)).to_sparse()
+
+
+saddmm = sspaddmm
+
+
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
     """``beta * mat + alpha * (mat1 @ mat2)``, where ``mat1`` is sparse.
 

@@ -110,7 +110,8 @@ _REASONS = {
     "torch._inductor*": "it is the inside of PyTorch's compiler; use torch.compile",
     "torch._functorch*": "use torch.func",
     "torch.package*": "use torch.save and torch.load",
-    "torch.masked.*asked*": "PyTorch calls it a prototype; use where, and the functions of torch.masked",
+    "torch.masked.*asked*": "PyTorch calls it a prototype; use where, and the "
+    "functions of torch.masked",
     "torch.nested*": "pad the sequences and pass a mask, or use torch.nn.utils.rnn",
     "torch.cuda.*": "there is no GPU; torch.cuda.is_available() is False, so guard the "
     "call with it",

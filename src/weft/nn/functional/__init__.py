@@ -141,6 +141,7 @@ from weft.nn.functional.pooling import (
 from weft.nn.functional.vision import (
     affine_grid,
     channel_shuffle,
+    native_channel_shuffle,
     fold,
     grid_sample,
     interpolate,
@@ -174,6 +175,7 @@ __all__ = [
     "celu",
     "celu_",
     "channel_shuffle",
+    "native_channel_shuffle",
     "conv1d",
     "conv2d",
     "conv3d",
