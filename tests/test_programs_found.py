@@ -53,10 +53,9 @@ def test_memory_that_others_see_is_not_laid_out_anew():
         "detached": (y := result(), held.append(y.detach()))[0],
         "sliced": (y := result(), held.append(y[0]))[0],
     }
-    for name, x in seen.items():
+    for x in seen.values():
         with pytest.raises(ShapeError, match="without copying"):
             x.view(-1)
-            pytest.fail(name)
 
 
 held = []

@@ -10,7 +10,18 @@ import weft
 from weft import naming
 
 RNG = np.random.default_rng(0)
-SHAPES = [(), (1,), (5,), (0,), (0, 3), (2, 3), (2, 3, 4), (1001,), (50, 50), (2, 2, 2, 2)]
+SHAPES = [
+    (),
+    (1,),
+    (5,),
+    (0,),
+    (0, 3),
+    (2, 3),
+    (2, 3, 4),
+    (1001,),
+    (50, 50),
+    (2, 2, 2, 2),
+]
 VALUES = {
     "unit": lambda s: RNG.normal(size=s),
     "large": lambda s: RNG.integers(0, 5, size=s) * 1e9,
@@ -18,7 +29,9 @@ VALUES = {
     "mixed": lambda s: RNG.normal(size=s) * 10.0 ** RNG.integers(-6, 6, size=s),
     "whole": lambda s: RNG.integers(-5, 100, size=s) * 1.0,
     "not finite": lambda s: np.where(
-        RNG.uniform(size=s) < 0.3, np.nan, np.where(RNG.uniform(size=s) < 0.3, np.inf, 1.5)
+        RNG.uniform(size=s) < 0.3,
+        np.nan,
+        np.where(RNG.uniform(size=s) < 0.3, np.inf, 1.5),
     ),
 }
 DTYPES = (
@@ -69,7 +82,8 @@ def test_tensors(name, options):
     "text",
     [
         "T.zeros(2, 3).shape", "T.zeros(2, 3).size()", "T.Size([])", "T.Size([4])[:1]",
-        "T.float16", "T.zeros(1).dtype", "T.strided", "T.channels_last", "T.device('cpu')",
+        "T.float16", "T.zeros(1).dtype", "T.strided", "T.channels_last",
+        "T.device('cpu')",
         "T.ones(2, requires_grad=True)", "T.ones(2, requires_grad=True) + 1",
         "T.nn.Parameter(T.ones(2))", "T.finfo(T.float32)", "T.iinfo(T.int8)",
         "T.tensor([3.0, 1.0]).max(0)", "T.tensor([3.0, 1.0]).sort()",

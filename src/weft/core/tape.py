@@ -405,7 +405,9 @@ class Pick(_Public):
         return self.node.spent
 
     def __repr__(self) -> str:
-        return _written(self, f"{self.name}.{self.node.plan.op.output_name(self.index)}")
+        return _written(
+            self, f"{self.name}.{self.node.plan.op.output_name(self.index)}"
+        )
 
 
 class Leaf(_Public):

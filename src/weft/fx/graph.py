@@ -119,7 +119,10 @@ kwargs = {})
     """
 
     def __init__(
-        self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None
+        self,
+        owning_module: Any = None,
+        tracer_cls: Any = None,
+        tracer_extras: Any = None,
     ) -> None:
         self._names = Namespace()
         self._size = 0
@@ -163,16 +166,28 @@ kwargs = {})
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_module(
-        self, module_name: str, args: Any = None, kwargs: Any = None, type_expr: Any = None
+        self,
+        module_name: str,
+        args: Any = None,
+        kwargs: Any = None,
+        type_expr: Any = None,
     ) -> Node:
         """A call of a submodule."""
-        return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
+        return self.create_node(
+            "call_module", module_name, args, kwargs, None, type_expr
+        )
 
     def call_method(
-        self, method_name: str, args: Any = None, kwargs: Any = None, type_expr: Any = None
+        self,
+        method_name: str,
+        args: Any = None,
+        kwargs: Any = None,
+        type_expr: Any = None,
     ) -> Node:
         """A call of a method of the first argument."""
-        return self.create_node("call_method", method_name, args, kwargs, None, type_expr)
+        return self.create_node(
+            "call_method", method_name, args, kwargs, None, type_expr
+        )
 
     def call_function(
         self, the_function: Any, args: Any = None, kwargs: Any = None,
@@ -191,7 +206,9 @@ kwargs = {})
         """The node of the result."""
         return next(node for node in reversed(self.nodes) if node.op == "output")
 
-    def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
+    def find_nodes(
+        self, *, op: str, target: Any = None, sort: bool = True
+    ) -> list[Node]:
         """The nodes of a kind, and of a target where one is given."""
         return [
             node
@@ -239,7 +256,9 @@ kwargs = {})
     ) -> Node:
         """A node like one of another graph, whose inputs are transformed."""
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
-        made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        made = self.create_node(
+            node.op, node.target, args, kwargs, node.name, node.type
+        )
         made.meta = copy.copy(node.meta)
         return made
 
@@ -316,7 +335,10 @@ kwargs = {})
             if node.name in seen:
                 raise RuntimeError(f"Node redefined name {node.name}!")
             seen[node.name] = node
-            if node.op in ("get_attr", "call_module") and self.owning_module is not None:
+            if (
+                node.op in ("get_attr", "call_module")
+                and self.owning_module is not None
+            ):
                 self._lint_target(node)
 
     def _lint_target(self, node: Node) -> None:
@@ -440,7 +462,9 @@ class _Writer:
         if node.op == "get_attr":
             return _path(self.root, node.target)
         if node.op == "call_method":
-            return f"{_path(self._value(node.args[0]), node.target)}({self._rest(node)})"
+            return (
+                f"{_path(self._value(node.args[0]), node.target)}({self._rest(node)})"
+            )
         if node.op == "call_module":
             return f"{_path(self.root, node.target)}({self._arguments(node)})"
         short = None if node.kwargs else self._operator(node)
@@ -463,7 +487,9 @@ class _Writer:
 
     def _arguments(self, node: Node, skip: int = 0) -> str:
         given = [self._value(a) for a in node.args[skip:]]
-        return ", ".join([*given, *(f"{k} = {self._value(v)}" for k, v in node.kwargs.items())])
+        return ", ".join(
+            [*given, *(f"{k} = {self._value(v)}" for k, v in node.kwargs.items())]
+        )
 
     def _value(self, value: Any) -> str:
         if isinstance(value, list):

@@ -1,7 +1,7 @@
 """Nodes of an ``fx`` graph: a call each, with the nodes that it uses.
 
-    node = placeholder(name) | get_attr(path) | output(args)
-         | call_function(function) | call_method(name) | call_module(path)
+node = placeholder(name) | get_attr(path) | output(args)
+     | call_function(function) | call_method(name) | call_module(path)
 """
 
 from __future__ import annotations

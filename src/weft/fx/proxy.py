@@ -57,7 +57,11 @@ class Proxy:
     def __iter__(self) -> Iterator[Any]:
         frame = sys._getframe(1)
         step = next(
-            (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti),
+            (
+                i
+                for i in dis.get_instructions(frame.f_code)
+                if i.offset == frame.f_lasti
+            ),
             None,
         )
         if step is not None and step.opname == "UNPACK_SEQUENCE":

@@ -14,7 +14,7 @@ __all__ = ["Match", "ReplacedPatterns", "replace_pattern"]
 
 
 class Match(NamedTuple):
-    """A place of the pattern: the node of its result, and the nodes by the pattern's."""
+    """A place of the pattern: the node of its result, and its nodes."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -31,7 +31,11 @@ class ReplacedPatterns(NamedTuple):
 def _graph_of(pattern: Any) -> Graph:
     if isinstance(pattern, Graph):
         return pattern
-    return pattern.graph if isinstance(pattern, GraphModule) else symbolic_trace(pattern).graph
+    return (
+        pattern.graph
+        if isinstance(pattern, GraphModule)
+        else symbolic_trace(pattern).graph
+    )
 
 
 def _matched(theirs: Any, ours: Any, found: dict[Node, Node]) -> bool:
@@ -100,7 +104,9 @@ def replace_pattern_with_filters(
     >>> replace_pattern_with_filters(gm, lambda a: a + a, lambda a: 2 * a, never)
     []
     """
-    return _replaced(gm, _graph_of(pattern), _graph_of(replacement), match_filters or [])
+    return _replaced(
+        gm, _graph_of(pattern), _graph_of(replacement), match_filters or []
+    )
 
 
 def _replaced(

@@ -15,8 +15,7 @@ from weft.core.dispatch import bind
 from weft.core.lowering import View, expanded
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.size import is_one, same_shape
-from weft.core.size import Shape
+from weft.core.size import Shape, is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import broadcast_shapes

@@ -13,9 +13,9 @@ from weft import dtype as dtypes
 from weft import late
 from weft.core.device import Device
 from weft.core.device import device as find_device
-from weft.core.meta import meta, without_values
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
+from weft.core.meta import meta, without_values
 from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define

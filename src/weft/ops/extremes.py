@@ -295,9 +295,7 @@ def argmin(
 # -- values with their indices
 
 
-@results(
-    "max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin"
-)
+@results("max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin")
 class Extreme(NamedTuple):
     """The result of ``max``, ``min``, ``median``, ``cummax`` along a dimension."""
 

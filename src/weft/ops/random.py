@@ -513,9 +513,7 @@ def _random_float(
 ) -> Tensor:  # fmt: skip
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     if dtype.is_complex:  # two parts; a normal one has variance 1 as a whole
-        parts = _random_float(
-            op, name, (*shape, 2), dtype.to_real(), generator, device
-        )
+        parts = _random_float(op, name, (*shape, 2), dtype.to_real(), generator, device)
         return view_as_complex(parts * 0.5**0.5 if op is normal_op else parts)
     if not dtype.is_floating_point:
         raise DTypeError(

@@ -167,7 +167,9 @@ def _is_unseen(x: Tensor) -> bool:
         return False
     if storage is None:
         base = array.base
-        alone = base is None or (type(base) is np.ndarray and sys.getrefcount(base) <= mine)
+        alone = base is None or (
+            type(base) is np.ndarray and sys.getrefcount(base) <= mine
+        )
         return alone and (not x.is_leaf or sys.getrefcount(array) <= mine)
     if storage.exposed or storage.version or storage.live_views():
         return False

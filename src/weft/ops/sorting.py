@@ -234,7 +234,9 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
     """
     d = normalize_dim("kthvalue", dim, input.ndim)
     if input.ndim == 0:
-        return TYPES["kthvalue"](input, zeros((), dtype=dtypes.int64, device=input.device))
+        return TYPES["kthvalue"](
+            input, zeros((), dtype=dtypes.int64, device=input.device)
+        )
     if not 1 <= k <= input.shape[d]:
         raise ShapeError(f"kthvalue: k is {k}, but dim {d} has size {input.shape[d]}")
     indices = along(argsort(input, d), d, slice(k - 1, k))

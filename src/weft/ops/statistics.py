@@ -223,7 +223,11 @@ def cov(
     weights = _weights(x, fweights, aweights)
     total = weights.sum()
     off = x - (x * weights).sum(1, keepdim=True) / total
-    less = correction if aweights is None else (weights * aweights).sum() / total * correction
+    less = (
+        correction
+        if aweights is None
+        else (weights * aweights).sum() / total * correction
+    )
     table = (off * weights) @ conj(off).T / (total - less).clamp(min=0)
     return table if input.ndim == 2 else reshape(table, ())
 

@@ -63,7 +63,6 @@ _TOGETHER = {
     "utils.tensorboard": "summary writer",
     "fx": "_symbolic_trace graph graph_module interpreter node proxy subgraph_rewriter",
     "testing": "_comparison _creation",
-
 }
 _VISION_TOGETHER = {
     "datasets": "cifar fakedata folder mnist utils vision",
@@ -109,7 +108,8 @@ _REASONS = {
     "torch._inductor*": "it is the inside of PyTorch's compiler; use torch.compile",
     "torch._functorch*": "use torch.func",
     "torch.package*": "use torch.save and torch.load",
-    "torch.masked.*asked*": "PyTorch calls it a prototype; use where, and the functions of torch.masked",
+    "torch.masked.*asked*": "PyTorch calls it a prototype; "
+    "use where, and the functions of torch.masked",
     "torch.nested*": "pad the sequences and pass a mask, or use torch.nn.utils.rnn",
     "torch.cuda.*": "there is no GPU; torch.cuda.is_available() is False, so guard the "
     "call with it",
@@ -249,7 +249,8 @@ _REASONS = {
     "torch.serialization.normalize_storage_type": "PyTorch does not document it",
     "torch.serialization.storage_to_tensor_type": "PyTorch does not document it",
     "torch.serialization.default_restore_location": "PyTorch does not document it",
-    "torch.serialization.check_module_version_greater_or_equal": "PyTorch does not document it",
+    "torch.serialization.check_module_version_greater_or_equal": "PyTorch does "
+    "not document it",
     "torch.serialization.register_package": "weft.register_device adds a device",
     "torch.utils.checkpoint.CheckpointFunction": "PyTorch does not document it",
     "torch.utils.checkpoint.DefaultDeviceType": "PyTorch does not document it",
@@ -261,10 +262,13 @@ _REASONS = {
     "torch.autograd.Function.name": "it is of a tensor's node; use x.grad_fn",
     "torch.autograd.Function.next_functions": "it is of a tensor's node; use x.grad_fn",
     "torch.autograd.Function.register_hook": "it is of a tensor's node; use x.grad_fn",
-    "torch.autograd.Function.register_prehook": "it is of a tensor's node; use x.grad_fn",
+    "torch.autograd.Function.register_prehook": "it is of a tensor's node; "
+    "use x.grad_fn",
     "torch.autograd.Function.requires_grad": "it is of a tensor's node; use x.grad_fn",
-    "torch.autograd.Function.maybe_clear_saved_tensors": "it is of a tensor's node; use x.grad_fn",
-    "torch.autograd.Function.mark_shared_storage": "it is of a tensor's node; use x.grad_fn",
+    "torch.autograd.Function.maybe_clear_saved_tensors": "it is of a tensor's node; "
+    "use x.grad_fn",
+    "torch.autograd.Function.mark_shared_storage": "it is of a tensor's node; "
+    "use x.grad_fn",
     "torch.monitor.*": "PyTorch calls it a prototype; use torch.utils.tensorboard",
     "torch.batch_norm_*": "it is a part of PyTorch's kernels; use batch_norm",
     "torch._*": "it is private to PyTorch",
