@@ -167,6 +167,8 @@ def allocated(step: Callable[[], Any]) -> int:
 def first(which: str, name: str, cache: str = "") -> tuple[float, float]:
     """Seconds of a process that makes one step, and those without its imports."""
     environment = dict(os.environ)
+    # both as they are once installed: with bytecode, which the first run writes
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if cache:
         environment["WEFT_CACHE_DIR"] = cache
     code = (

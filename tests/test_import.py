@@ -47,3 +47,26 @@ def test_version_matches_the_package():
 
 def test_dir_lists_lazy_namespaces():
     assert {"func", "linalg", "array_api", "testing"} <= set(dir(weft))
+
+
+def test_names_declared_later_are_those_of_their_modules():
+
+    # Seen from a module that declared nothing yet: a fresh process.
+    code = """
+import importlib, weft
+from weft.core.tensor import Tensor
+from weft.ops import public
+later = dict(public.LATER)
+methods = {n for n, m in vars(Tensor).items() if type(m) is public.Later}
+exported, members = set(public.EXPORTED), set(vars(Tensor))
+for module in sorted(set(later.values())):
+    importlib.import_module(module)
+print(sorted(set(public.EXPORTED) - exported - set(later)))
+print(sorted(set(later) - set(public.EXPORTED)))
+print(sorted(set(vars(Tensor)) - members))
+print(sorted(n for n in methods if type(vars(Tensor)[n]) is public.Later))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert run.stdout.split("\n") == ["[]", "[]", "[]", "[]", ""]

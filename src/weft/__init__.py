@@ -20,7 +20,9 @@ _late.provide(
     SummaryWriter="training.events:SummaryWriter",
     RemovableHandle="nn.module:RemovableHandle",
     array_api="array_api",
+    cuda_device="compile.targets.cuda.device:cuda_device",
     eager_kernels="compile.eager",
+    from_cuda_array="interchange:from_cuda_array",
     hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
@@ -50,7 +52,6 @@ from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.ops.elementwise import result_type
 from weft.core.size import Shape as Size
-from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
 from weft.core.device import (
     Device,
     device,
@@ -87,7 +88,6 @@ from weft.dtype import (
 )
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
-from weft.interchange import from_dlpack
 from weft.ops.memory_format import MemoryFormat as memory_format
 from weft.ops.memory_format import (
     channels_last,
@@ -96,7 +96,6 @@ from weft.ops.memory_format import (
     preserve_format,
 )
 from weft.ops.random import Generator, default_generator
-from weft.printing import set_printoptions
 
 if _TYPE_CHECKING:
     from weft._declared import *
@@ -166,6 +165,11 @@ _LAZY = (
     "xpu",
 )
 _LAZY_NAMES = {
+    "from_dlpack": "interchange",
+    "set_printoptions": "printing",
+    "tree_flatten": "core.pytree",
+    "tree_map": "core.pytree",
+    "tree_unflatten": "core.pytree",
     "typename": "ops.compositions",
     "vmap": "func",
     "GradScaler": "amp",
@@ -253,7 +257,10 @@ if _TYPE_CHECKING:
         set_autocast_dtype,
         set_autocast_enabled,
     )
+    from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
+    from weft.interchange import from_dlpack
     from weft.memory import set_memory_limit
+    from weft.printing import set_printoptions
     from weft.compile.recompute.prediction import plan
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads

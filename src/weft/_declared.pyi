@@ -25,6 +25,7 @@ from weft.linalg.solving import inverse as inverse
 from weft.linalg.solving import logdet as logdet
 from weft.linalg.solving import pinverse as pinverse
 from weft.linalg.solving import slogdet as slogdet
+from weft.ops.activation import relu as relu
 from weft.ops.arithmetic import abs as abs
 from weft.ops.arithmetic import add as add
 from weft.ops.arithmetic import addcdiv as addcdiv
@@ -273,7 +274,6 @@ from weft.ops.select import heaviside as heaviside
 from weft.ops.select import maximum as maximum
 from weft.ops.select import minimum as minimum
 from weft.ops.select import nan_to_num as nan_to_num
-from weft.ops.select import relu as relu
 from weft.ops.select import where as where
 from weft.ops.shaping import adjoint as adjoint
 from weft.ops.shaping import atleast_1d as atleast_1d

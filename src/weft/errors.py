@@ -41,6 +41,18 @@ def is_library(filename: str) -> bool:
     return filename.startswith(("<frozen", _LIBRARY))
 
 
+def called_by_user(frame: FrameType | None) -> bool:
+    """Whether a frame is of the user's code, or of a library's that it called."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if INTERNAL[file] or file == linecache.__file__ or "importlib" in file:
+            return False
+        if not is_library(file):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def user_frame() -> FrameType | None:
     """The innermost frame that is not the package's own."""
     frame: FrameType | None = sys._getframe(1)
@@ -166,16 +178,34 @@ class ShapeError(WeftError, ValueError, RuntimeError):
     """Shapes, ranks or sizes that do not fit the operator."""
 
 
-class DTypeError(WeftError, TypeError, RuntimeError):
-    """Element types or Python types that the operator does not take."""
+class RankError(ShapeError, IndexError):
+    """Too few dimensions, or one without elements, which PyTorch looks up and misses."""
 
 
-class OutOfRangeError(WeftError, IndexError):
+class DTypeError(WeftError, TypeError, NotImplementedError):
+    """Element types or Python types that the operator does not take.
+
+    PyTorch raises a ``TypeError`` for the latter, and a ``RuntimeError`` or a
+    ``NotImplementedError``, which is one, for the former.
+    """
+
+
+class OutOfRangeError(WeftError, IndexError, RuntimeError):
     """An index or a dimension outside its axis or rank."""
 
 
 class ArgumentError(WeftError, ValueError, RuntimeError):
     """A value that the operator does not take."""
+
+
+class ChoiceError(ArgumentError, NotImplementedError):
+    """A mode or another choice that there is not."""
+
+
+class MemberError(ArgumentError, KeyError):
+    """A name or a key that a dictionary cannot have, or lacks."""
+
+    __str__ = Exception.__str__  # which does not quote the text
 
 
 class SharedMemoryError(ArgumentError):

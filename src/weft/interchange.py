@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft import late
-from weft.core.device import Device, cpu
+from weft.core.device import Device, absent, cpu
 from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DeviceError, WeftError
@@ -46,6 +46,48 @@ def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
         )
     x.storage_record.exposed = True
     return x.array()
+
+
+# -- arrays of GPUs
+
+
+def cuda_array_interface(self: Tensor) -> dict[str, Any]:
+    """The memory of a tensor on a GPU, for CuPy, PyTorch and Numba."""
+    if not self.is_cuda or self._interpreter is not None:
+        raise AttributeError(
+            f"__cuda_array_interface__: expected a tensor on a GPU, got one on "
+            f"{self.device.name!r}"
+        )
+    if self._node is not None:
+        raise AutogradError(
+            "__cuda_array_interface__: this tensor requires grad, and another library "
+            "would not record; use .detach()"
+        )
+    buffer, dtype = self._data, self._data.dtype
+    if dtype.kind not in "biufc":
+        raise ExportError(
+            f"__cuda_array_interface__: it has no {self.dtype.name}; use .view(int16)"
+        )
+    self.storage_record.exposed = True
+    strides = None if buffer.contiguous else buffer.strides
+    return {
+        "shape": buffer.shape,
+        "typestr": dtype.str,
+        "data": (buffer.address, False),
+        "strides": strides,
+        "stream": int(buffer.pool.runtime.stream),
+        "version": 3,
+    }
+
+
+def from_cuda_array(x: Any) -> Tensor:
+    """A tensor over the memory of an object with ``__cuda_array_interface__``."""
+    device: Any = find_device("cuda")
+    if not hasattr(device, "pool"):
+        raise absent("cuda")
+    out = Tensor.on_device(device.pool.over(x.__cuda_array_interface__, x), device)
+    out.storage_record.exposed = True
+    return out
 
 
 # -- DLPack

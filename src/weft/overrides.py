@@ -17,7 +17,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import weft
@@ -136,10 +136,24 @@ def _in_modes(modes: tuple[TorchFunctionMode, ...]) -> Iterator[None]:
 # -- the switch
 
 
-def _asking(
-    *args: Any, weft_call: Any, weft_func: Any, weft_original: Any, **kwargs: Any
-) -> Any:
-    return weft_call(weft_func, weft_original, args, kwargs)
+@functools.cache
+def _asking(cells: tuple[str, ...]) -> CodeType:
+    """The code of a function that asks, with these variables of an outer function.
+
+    A function keeps its cells, so its new code must have as many.
+    """
+    source = f"""
+def outer({", ".join(cells)}):
+    def asking(*args, weft_call, weft_func, weft_original, **kwargs):
+        if 0: {", ".join(cells) or "pass"}
+        return weft_call(weft_func, weft_original, args, kwargs)
+    return asking
+"""
+    made: dict[str, Any] = {}
+    exec(compile(source, __file__, "exec"), made)
+    code = made["outer"](*cells).__code__
+    assert code.co_freevars == tuple(sorted(cells))
+    return code
 
 
 def _let_ask(func: FunctionType, shown: Any) -> None:
@@ -158,10 +172,9 @@ def _let_ask(func: FunctionType, shown: Any) -> None:
         "weft_call": _call_of_modes if func.__name__ in _OF_MODES else _call,
         "weft_func": shown, "weft_original": original,
     }  # fmt: skip
-    func.__code__ = _asking.__code__.replace(
-        co_freevars=func.__code__.co_freevars, co_name=func.__code__.co_name,
-        co_qualname=func.__code__.co_qualname,
-    )  # fmt: skip
+    func.__code__ = _asking(func.__code__.co_freevars).replace(
+        co_name=func.__code__.co_name, co_qualname=func.__code__.co_qualname
+    )
 
 
 # Operators under which PyTorch reports a method, and methods that are not reported.
@@ -173,16 +186,40 @@ _SHOWN = {
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
     "__mod__": "remainder",
 }  # fmt: skip
-_UNREPORTED = (
-    "__init__ __new__ __init_subclass__ __reduce_ex__ __array_ufunc__ __dlpack__ "
-    "__array_function__ __array_namespace__ __dlpack_device__ __copy__ __deepcopy__ "
-    "backward register_hook register_post_accumulate_grad_hook apply_ map_ map2_ "
-    "as_subclass data_ptr stride storage untyped_storage is_contiguous numel dim size "
-    "element_size storage_offset retain_grad"
-).split()
+_UNREPORTED = [
+    "__init__",
+    "__new__",
+    "__init_subclass__",
+    "__reduce_ex__",
+    "__array_ufunc__",
+    "__dlpack__",
+    "__array_function__",
+    "__array_namespace__",
+    "__dlpack_device__",
+    "__copy__",
+    "__deepcopy__",
+    "backward",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "apply_",
+    "map_",
+    "map2_",
+    "as_subclass",
+    "data_ptr",
+    "stride",
+    "storage",
+    "untyped_storage",
+    "is_contiguous",
+    "numel",
+    "dim",
+    "size",
+    "element_size",
+    "storage_offset",
+    "retain_grad",
+]
 # Functions that modes see, but no argument takes over, and functions that nobody does.
-_OF_MODES = "tensor as_tensor asarray from_numpy".split()
-_OF_NOBODY = "is_tensor is_storage typename broadcast_shapes".split()
+_OF_MODES = ["tensor", "as_tensor", "asarray", "from_numpy"]
+_OF_NOBODY = ["is_tensor", "is_storage", "typename", "broadcast_shapes"]
 _MODULES = ("nn.functional", "linalg", "fft", "special", "nn.init")
 
 
@@ -527,4 +564,3 @@ def resolve_name(f: Any) -> str | None:
     """
     name = getattr(f, "__qualname__", None)
     return None if name is None else f"weft.{name}"
-

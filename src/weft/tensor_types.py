@@ -18,7 +18,7 @@ from weft.core.device import Device
 from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, set_default_dtype
-from weft.errors import DTypeError
+from weft.errors import ArgumentError, DTypeError
 from weft.ops.creation import empty, tensor
 from weft.storage import _NAMES, TypedStorage, UntypedStorage
 
@@ -98,6 +98,10 @@ def meant(spec: Any) -> tuple[DType, Device | None]:
             return KINDS[kind].dtype, find_device("cpu")
         if kind in KINDS and len(path) == 2:
             return KINDS[kind].dtype, find_device(path[1])
+    if isinstance(spec, str) and spec not in dtypes._BY_NAME:
+        raise ArgumentError(
+            f"type: expected a dtype or a name such as 'torch.FloatTensor', got {spec!r}"
+        )
     return as_dtype(spec), None
 
 

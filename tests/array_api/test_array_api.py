@@ -1316,3 +1316,9 @@ def test_tolerances_for_each_matrix():
     y = weft.tensor(x, requires_grad=True)
     weft.linalg.pinv(y, rtol=T(rtol)).sum().backward()
     assert weft.isfinite(y.grad).all()
+
+
+def test_dtypes_without_a_common_one_cannot_be_cast():
+    assert not xp.can_cast(xp.int8, xp.uint64)
+    assert not xp.can_cast(xp.uint64, xp.int64)
+    assert xp.can_cast(xp.uint8, xp.int16)

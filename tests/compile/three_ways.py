@@ -304,18 +304,20 @@ def compiled(program):
 
 
 STATEFUL = ("_(", "] =", " +=", " -=", " *=", "rand", "dropout", "noise", "log[",
-            "grad", "attempt")  # fmt: skip
+            "no_grad", "quiet", "attempt")  # fmt: skip
 
 
 def by_session(program):
     """The results of each call of what the function builds as a static graph.
 
-    Programs with effects, of which a graph has others, are built by no function: None.
+    Derivatives inside of a program are those of ``static.gradients``. Programs with
+    effects, of which a graph has others, are built by no function: None.
     """
-    if program.kind != "forward" or any(s in program.source for s in STATEFUL):
+    forward = replace(program, kind="forward")
+    if program.kind in ("step", "outer") or any(s in forward.source for s in STATEFUL):
         return None
     with settings(program):
-        world = World(program)
+        world = World(forward)
         with weft.static.Graph().as_default() as graph:
             placeholders = []
             for g, a in zip(program.inputs, world.arguments(0), strict=True):
@@ -324,6 +326,8 @@ def by_session(program):
                     shape[d] = None if n == "n" else shape[d]
                 placeholders.append(weft.static.placeholder(a.dtype, shape))
             outs = world.function(*placeholders)
+            if program.kind == "inner":
+                outs = _with_gradients(program, outs, placeholders)
             nodes = [o for o in outs if isinstance(o, weft.static.StaticTensor)]
             start = weft.static.global_variables_initializer()
         found = []
@@ -339,6 +343,17 @@ def by_session(program):
                     if isinstance(o, weft.static.StaticTensor)
                 })  # fmt: skip
         return found
+
+
+def _with_gradients(program, outs, placeholders):
+    """The loss of a program, and its derivatives, as the program's closing has them."""
+    loss = sum(map(total, outs[1:]), total(outs[0]))
+    pairs = zip(program.inputs, placeholders, strict=True)
+    wanted = [node for given, node in pairs if given.floating]
+    if not isinstance(loss, weft.static.StaticTensor):
+        return [loss]
+    found = weft.static.gradients(loss, wanted) if wanted else []
+    return [loss, *[g for g in found if g is not None]]
 
 
 # -- comparing

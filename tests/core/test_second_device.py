@@ -1,7 +1,8 @@
 """Everything on a second device: the same values as on the CPU, and all of them there.
 
-The device is ``toy_device.Toy``. Its buffers are opaque, so code that reads host memory
-fails here; results that come back on the CPU are found by where they are.
+The devices are ``toy_device.Toy``, whose buffers are opaque, so that code that reads
+host memory fails; a simulated GPU; and a real one, where there is one. Results that
+come back on the CPU are found by where they are.
 """
 
 import copy
@@ -13,6 +14,7 @@ import pytest
 from cases import CASES, arrays
 from layer_cases import CASES as LAYERS
 from on_device import flat, runs, same
+from simulated_gpu import simulated_gpu
 from toy_device import Toy
 
 import weft
@@ -20,10 +22,19 @@ from weft import nn, optim
 from weft.core.op import all_ops
 
 
-@pytest.fixture(scope="module")
-def toy():
-    yield weft.register_device(Toy())
-    weft.unregister_device("toy:0")
+REAL = pytest.param("cuda", marks=pytest.mark.cuda)
+
+
+@pytest.fixture(scope="module", params=["toy", "simulated", REAL])
+def toy(request):
+    if request.param == "cuda":
+        if not weft.cuda.is_available():
+            pytest.skip("there is no GPU")
+        yield weft.device("cuda")
+        return
+    device = weft.register_device(Toy() if request.param == "toy" else simulated_gpu())
+    yield device
+    weft.unregister_device(device.name)
 
 
 # -- every operator, forward and backward
@@ -103,7 +114,7 @@ def test_layers(name, toy):
 
 def test_layers_are_made_there(toy):
     for layer in (
-        nn.Linear(2, 3, device=toy), nn.Conv2d(1, 2, 3, device="toy:0"),
+        nn.Linear(2, 3, device=toy), nn.Conv2d(1, 2, 3, device=toy.name),
         nn.BatchNorm1d(2, device=toy), nn.Embedding(3, 2, device=toy),
         nn.LSTM(2, 2, device=toy), nn.MultiheadAttention(4, 2, device=toy),
         nn.LayerNorm(2, device=toy), nn.PReLU(device=toy),
@@ -128,7 +139,11 @@ def test_dropout(drop, toy):
 def trained(make, device, steps=3):
     weft.manual_seed(0)
     model = nn.Sequential(
-        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.GELU(), nn.Dropout(0.2), nn.Linear(4, 2)
+        nn.Linear(3, 4, bias=False),
+        nn.BatchNorm1d(4),
+        nn.GELU(),
+        nn.Dropout(0.2),
+        nn.Linear(4, 2),
     ).to(device)
     optimizer = make(model.parameters())
     schedule = optim.lr_scheduler.StepLR(optimizer, 1)
@@ -167,7 +182,7 @@ def test_training(name, toy, tmp_path):
 
 def test_lbfgs_says_that_it_is_for_the_cpu(toy):
     p = weft.ones(2).to(toy).requires_grad_()
-    with pytest.raises(RuntimeError, match=r"LBFGS: expected.*on 'toy:0'"):
+    with pytest.raises(RuntimeError, match=f"LBFGS: expected.*on '{toy.name}'"):
         optim.LBFGS([p]).step(lambda: p.sum())
 
 
@@ -184,7 +199,7 @@ def test_modules_move(toy):
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     before = list(model.parameters())
     model(weft.rand(3, 2)).sum().backward()
-    assert model.to("toy:0") is model
+    assert model.to(toy.name) is model
     assert [id(p) for p in model.parameters()] == [id(p) for p in before]
     for tensor in (*model.parameters(), *model.buffers(), *(p.grad for p in before)):
         assert tensor.device is toy
@@ -249,9 +264,12 @@ def test_transforms(toy):
     assert weft.autograd.gradcheck(cube, x.clone().requires_grad_())
 
 
-def test_programs_are_for_the_cpu(toy):
+def test_programs_are_for_devices_with_a_target(toy):
     double = weft.compile(lambda a: a * 2)
     double(weft.ones(2))
+    if toy.target is not None:
+        same(double(weft.ones(2).to(toy)), weft.full((2,), 2.0), toy)
+        return
     with pytest.raises(
         RuntimeError, match=r"on the CPU, got 'a' on 'toy:0'.*\.cpu\(\)"
     ):
@@ -275,9 +293,9 @@ def test_changes_in_place_are_seen_in_views_and_aliases(toy):
     with pytest.raises(RuntimeError, match="cannot be read as int32"):
         x.view(weft.int32)
     for look in (x.stride, x.is_contiguous, x.data_ptr, x.numpy):
-        with pytest.raises(RuntimeError, match=r"on 'toy:0'.*\.cpu\(\)"):
+        with pytest.raises(RuntimeError, match=rf"on '{toy.name}'.*\.cpu\(\)"):
             look()
-    with pytest.raises(RuntimeError, match=r"on 'toy:0'.*\.cpu\(\)"):
+    with pytest.raises(RuntimeError, match=rf"on '{toy.name}'.*\.cpu\(\)"):
         np.asarray(x)
 
 
@@ -312,7 +330,7 @@ BINARY = {
 def test_tensors_of_two_devices_are_refused(name, toy):
     a, b = weft.ones(2, 2), weft.ones(2, 2)
     for first, second in ((a.to(toy), b), (a, b.to(toy))):
-        with pytest.raises(RuntimeError, match=r"'toy:0'") as error:
+        with pytest.raises(RuntimeError, match=f"'{toy.name}'") as error:
             BINARY[name](first, second)
         assert ".to(" in str(error.value) or ".cpu()" in str(error.value)
 
@@ -359,7 +377,7 @@ def test_factories(name, toy):
     make = FACTORIES[name]
     cpu = weft.device("cpu")
     assert make().device is cpu
-    assert make(device=toy).device is make(device="toy:0").device is toy
+    assert make(device=toy).device is make(device=toy.name).device is toy
     with toy:
         assert make().device is toy
         assert make(device="cpu").device is cpu

@@ -117,6 +117,15 @@ def test_same_keeps_the_size(kernel, dilation):
     np.testing.assert_allclose(got.numpy(), loops(wide, w, 1, 0, dilation, 1))
 
 
+def test_padding_may_differ_between_the_ends_of_an_axis():
+    x, w = uniform(1, 2, 6, 5), uniform(3, 2, 3, 2)
+    got = F.conv2d(weft.tensor(x), weft.tensor(w), None, 2, ((1, 0), (0, 2)))
+    wide = np.pad(x, [(0, 0), (0, 0), (1, 0), (0, 2)])
+    np.testing.assert_allclose(got.numpy(), loops(wide, w, 2, 0, 1, 1))
+    with pytest.raises(weft.errors.ArgumentError, match="expected 2 pairs"):
+        F.conv2d(weft.tensor(x), weft.tensor(w), None, 2, ((1, 0),))
+
+
 def test_batch_may_be_missing_or_empty():
     x, w = weft.tensor(uniform(2, 5, 5)), weft.tensor(uniform(3, 2, 3, 3))
     one = F.conv2d(x, w)

@@ -20,7 +20,6 @@ PUBLIC = {
 
 # Operators whose public function is the one in nn.functional, and their parameters.
 OPERATORS = {
-    "weft.ops.activation": {"relu"},  # the quick one: weft.relu is a clamp
     "weft.ops.attention": {"attention"},
     "weft.ops.conv": {
         "Pairs", "Sizes", "col2im_op", "conv_bias_op", "conv_input_grad_op", "conv_op",
@@ -38,12 +37,9 @@ OPERATORS = {
 INSIDE = {
     "weft.ops.elementwise": {"check_accepts"},
     "weft.ops.operands": {"as_index"},
-    "weft.ops.complex_numbers": {"complex"},  # convolutions of complex numbers
     "weft.ops.require": {"known", "require", "require_index"},
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
-    "weft.autograd.function": {"Function"},
-    "weft.sparse.tensor": {"SparseCOO"},  # gradients of embeddings
     "weft.core.mode": {"mode"},
     "weft.core.autocast": {"lowered", "widened"},  # lists of functions
     "weft.core.members": {

@@ -3,17 +3,20 @@
 import pytest
 
 from weft import static
-from weft.core.size import TensorShape
+from weft.core.size import Dimension, TensorShape
 from weft.graph.ir import subgraphs
 
 
 def has_tensor_shape(value):
-    """Whether a user's ``TensorShape`` is where the compiler expects a tuple."""
+    """Whether a user's ``TensorShape`` or ``Dimension`` is where the compiler expects a
+    tuple or a number."""
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):
         return isinstance(value, TensorShape) or any(map(has_tensor_shape, value))
-    return False
+    if isinstance(value, slice):
+        return has_tensor_shape([value.start, value.stop, value.step])
+    return isinstance(value, Dimension)
 
 
 def check_plain(nodes):

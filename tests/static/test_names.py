@@ -46,7 +46,30 @@ sign sin sinh size slice sort space_to_depth split sqrt square squared_differenc
 squeeze stack stop_gradient strided_slice subtract svd tables_initializer tan tanh
 tensor_scatter_update tensordot tile to_double to_float to_int32 to_int64 trace
 trainable_variables transpose truediv truncated_normal truncated_normal_initializer
-truncatemod tuple uint8 unique unsorted_segment_max unsorted_segment_mean
+Dimension SparseTensor SparseTensorValue Summary TensorArray angle assert_non_positive
+assert_rank assert_rank_at_least assert_rank_in assert_scalar assert_type batch_gather
+batch_to_space batch_to_space_nd cholesky_solve complex conj custom_gradient
+dimension_value dynamic_stitch ensure_shape extract_image_patches fft fft2d foldl foldr
+hessians identity_n ifft ifft2d igamma imag invert_permutation log_sigmoid
+matrix_set_diag matrix_triangular_solve random_gamma real repeat roll scatter_div
+scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update
+searchsorted self_adjoint_eigvals shape_n space_to_batch space_to_batch_nd
+sparse_placeholder sparse_reduce_sum sparse_tensor_dense_matmul sparse_tensor_to_dense
+sparse_to_dense string tensor_scatter_add tensor_scatter_nd_update truncatediv
+unravel_index verify_tensor_all_finite distributions.Bernoulli
+distributions.Categorical distributions.Normal distributions.Uniform
+distributions.kl_divergence image.adjust_hue image.adjust_saturation
+image.crop_and_resize image.grayscale_to_rgb image.hsv_to_rgb image.psnr
+image.random_contrast image.random_hue image.random_saturation image.resize_area
+image.resize_bicubic image.rgb_to_hsv image.rot90 image.sobel_edges
+image.total_variation linalg.logdet linalg.matvec math.erfinv math.xlogy metrics.auc
+metrics.false_negatives metrics.false_positives metrics.mean_iou
+metrics.mean_per_class_accuracy metrics.true_negatives metrics.true_positives
+nn.convolution nn.ctc_loss nn.depthwise_conv2d_native nn.log_poisson_loss
+nn.max_pool_with_argmax nn.pool nn.relu_layer nn.weighted_moments summary.text
+train.FeedFnHook train.FinalOpsHook train.NanTensorHook train.NewCheckpointReader
+train.StepCounterHook train.SummarySaverHook train.list_variables train.load_checkpoint
+train.load_variable truncatemod tuple uint8 unique unsorted_segment_max unsorted_segment_mean
 unsorted_segment_min unsorted_segment_prod unsorted_segment_sum unstack variable_scope
 variables_initializer variance_scaling_initializer where while_loop zeros
 zeros_initializer zeros_like app.flags app.run contrib.layers.batch_norm

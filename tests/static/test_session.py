@@ -392,3 +392,29 @@ def test_a_node_is_fed_once(graph, session):
     x = static.placeholder(weft.float32, [], name="x")
     with pytest.raises(ArgumentError, match="'x' is fed twice"):
         session.run(x * 2, {x: 1.0, "x:0": 2.0})
+
+
+def test_shapes_answer_as_tensorflow_s_do():
+    with weft.static.Graph().as_default():
+        x = static.placeholder(weft.float32, [None, 4])
+        y = x * 2
+        assert x.get_shape()[1].value == x.shape[1].value == 4
+        assert x.get_shape()[0].value is None is x.shape[0].value
+        assert [d.value for d in x.get_shape()] == [None, 4]
+        assert x.get_shape().merge_with([3, None]).as_list() == [3, 4]
+        assert not x.get_shape().is_compatible_with([3, 5])
+        with pytest.raises(ValueError, match="rank 3"):
+            x.get_shape().assert_has_rank(3)
+        with pytest.raises(ValueError, match="not compatible"):
+            y.set_shape([3, 5])
+        y.set_shape([3, None])
+        assert (y.get_shape().as_list(), y.op.type) == ([3, 4], "reshape")
+        assert static.Variable(1.0, name="w").op.name == "w"
+    session = static.Session(x.graph)
+    assert session.make_callable(y, [x])(np.ones((3, 4))).shape == (3, 4)
+    with pytest.raises(ShapeError, match="12"):
+        session.run(y, {x: np.ones((2, 4))})
+    with session.as_default():
+        assert y.eval({x: np.zeros((3, 4))}).sum() == 0
+    assert not session.closed
+    assert static.get_default_session() is None

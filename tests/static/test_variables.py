@@ -238,7 +238,7 @@ def test_a_name_is_given_to_the_operator_itself(graph, start):
     assert repr(root) == "<sqrt 'root' float32[2]>"
     assert [n.name for n in more.node.inputs if n != 1.0] == ["root"]
     same = static.cast(more, weft.float32, name="same")  # nothing to do: an alias
-    assert (more.name, same.name, same.op.name) == ("more", "same", "alias")
+    assert (more.name, same.name, same.op.type) == ("more", "same", "alias")
     assert start().run(["more", same, "root:0"])[0].tolist() == [2, 3]
     assert static.sqrt(x).name == "sqrt"
     again = static.sqrt(x, name="root")

@@ -42,6 +42,8 @@ class LoopTarget:
     """Programs as loops that are interpreted; see ``weft.compile.targets.Target``."""
 
     name = key = "loops"
+    composes_library = False
+    in_place = False
     cost = targets.default().cost
 
     def supports(self, node):
@@ -54,7 +56,7 @@ class LoopTarget:
         return list(steps)
 
     def library_work(self, calls, sizes):
-        return SimpleNamespace(works={})
+        return SimpleNamespace(works={}, workspace=0)
 
     def epilogue_fits(self, call, sizes):
         return False
@@ -64,6 +66,9 @@ class LoopTarget:
 
     def row_schedule(self, group, kernel, loops):
         return kernel
+
+    def refuses(self, kernel):
+        return ""
 
     def vectorize(self, kernel):
         return kernel

@@ -1,4 +1,4 @@
-"""``autocast``: products in bfloat16 or float16, losses in float32, on the CPU.
+"""``autocast``: products in bfloat16 or float16, losses in float32, on one device.
 
 While it is on, functions of PyTorch's list for the CPU cast their arguments: matrix
 products, linear layers, convolutions, attention and ``prelu`` to the lower dtype,
@@ -13,16 +13,29 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from weft.core.device import AbsentDevice, device
 from weft.core.mode import mode, set_autocast
 from weft.core.pytree import tree_map
 from weft.core.tensor import Tensor
 from weft.dtype import DType, bfloat16, float16, float32, float64
 from weft.errors import DTypeError
 
-_state: dict[str, Any] = {
-    "dtype": bfloat16,
-    "cache": True,
-}  # of a block that names no dtype
+# Of blocks that name no dtype, by type of device.
+_dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}
+_state: dict[str, Any] = {"cache": True}
+
+
+def _now(device_type: str) -> DType | None:
+    """The dtype of products on a type of device; None where autocast is off."""
+    return dict(mode.autocast or ()).get(device_type)
+
+
+def _set(device_type: str, dtype: DType | None) -> None:
+    pairs = dict(mode.autocast or ())
+    pairs.pop(device_type, None)
+    if dtype is not None:
+        pairs[device_type] = dtype
+    set_autocast(frozenset(pairs.items()) or None)
 
 
 class autocast:
@@ -46,7 +59,7 @@ class autocast:
                 f"Expected `device_type` of type `str`, got: `{type(device_type)}`"
             )
         self.device = self.device_type = device_type
-        self.fast_dtype = _state["dtype"] if dtype is None else dtype
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         self.cache_enabled = cache_enabled  # casts are not kept, so it changes nothing
         self.enabled = self._allowed(enabled)
         self._before: list[Any] = []
@@ -54,7 +67,7 @@ class autocast:
     def _allowed(self, enabled: bool) -> bool:
         if not enabled:
             return False
-        if self.device_type != "cpu":
+        if not is_autocast_available(self.device_type):
             warnings.warn(
                 f"User provided device_type of {self.device_type!r}, but it is not "
                 "available. Disabling",
@@ -73,8 +86,8 @@ class autocast:
 
     def __enter__(self) -> autocast:
         self._before.append(mode.autocast)
-        if self.device_type == "cpu":
-            set_autocast(self.fast_dtype if self.enabled else None)
+        if is_autocast_available(self.device_type):
+            _set(self.device_type, self.fast_dtype if self.enabled else None)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -95,17 +108,17 @@ def is_autocast_available(device_type: str) -> bool:
     >>> weft.amp.is_autocast_available("cpu")
     True
     """
-    return device_type == "cpu"
+    return device_type == "cpu" or not isinstance(device(device_type), AbsentDevice)
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether autocast is on; without an argument, on a GPU, where it never is.
+    """Whether autocast is on; without an argument, on a GPU.
 
     >>> with weft.autocast("cpu"):
     ...     print(weft.is_autocast_enabled("cpu"))
     True
     """
-    return device_type == "cpu" and mode.autocast is not None
+    return _now(device_type or "cuda") is not None
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -115,7 +128,7 @@ def is_autocast_cpu_enabled() -> bool:
     ...     print(weft.is_autocast_cpu_enabled())
     True
     """
-    return mode.autocast is not None
+    return _now("cpu") is not None
 
 
 def get_autocast_dtype(device_type: str = "cpu") -> DType:
@@ -124,9 +137,7 @@ def get_autocast_dtype(device_type: str = "cpu") -> DType:
     >>> weft.get_autocast_dtype("cpu")
     weft.bfloat16
     """
-    if device_type != "cpu":
-        return float16
-    return _state["dtype"] if mode.autocast is None else mode.autocast
+    return _now(device_type) or _dtypes.get(device_type, float16)
 
 
 def get_autocast_cpu_dtype() -> DType:
@@ -148,8 +159,7 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     """
     if dtype not in (bfloat16, float16):
         raise DTypeError(f"set_autocast_dtype: expected a half type, got {dtype}")
-    if device_type == "cpu":
-        _state["dtype"] = dtype
+    _dtypes[device_type] = dtype
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
@@ -160,8 +170,8 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     True
     >>> weft.set_autocast_enabled("cpu", False)
     """
-    if device_type == "cpu":
-        set_autocast(_state["dtype"] if enabled else None)
+    if is_autocast_available(device_type):
+        _set(device_type, get_autocast_dtype(device_type) if enabled else None)
 
 
 def is_autocast_cache_enabled() -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft import isfinite
+from weft.amp.autocast_mode import is_autocast_available
 from weft.autograd.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
@@ -36,7 +37,7 @@ class GradScaler:
         enabled: bool = True,
     ) -> None:
         self._device, self._enabled = device, enabled
-        if enabled and device != "cpu":
+        if enabled and not is_autocast_available(str(device)):
             warnings.warn(
                 f"GradScaler is enabled, but {device} is not available. Disabling.",
                 stacklevel=2,

@@ -83,8 +83,11 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     >>> weft.array_api.can_cast(weft.int32, weft.int64)
     True
     """
-    wanted = as_dtype(to)
-    return promote_types(_dtype_of(from_), wanted) is wanted
+    have, wanted = _dtype_of(from_), as_dtype(to)
+    try:
+        return promote_types(have, wanted) is wanted
+    except DTypeError:  # no dtype holds both, as of int8 and uint64
+        return False
 
 
 def finfo(type: Any, /) -> FInfo:

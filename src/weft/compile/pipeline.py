@@ -21,6 +21,7 @@ from weft.compile.fusion.groups import Fusion
 from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.passes.copy_view_outputs import copy_view_outputs
 from weft.compile.passes.expand_composites import expand_composites
+from weft.compile.passes.expand_library import expand_library
 from weft.compile.passes.hoist_small_values import hoist_small_values
 from weft.compile.passes.inplace_concat import inplace_concat
 from weft.compile.passes.rename_sizes import rename_sizes
@@ -65,6 +66,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fold_into_convolution", p.fold_into_convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros
     ("merge_sibling_products", p.merge_sibling_products),
+    ("expand_library", expand_library),
     ("simplify_again", p.simplify),
     ("canonicalize", p.canonicalize),
     ("simplify_views_again", p.simplify_views),

@@ -12,8 +12,9 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from weft import late
 from weft.core.mode import mode
-from weft.errors import AbsentDeviceError, DeviceError
+from weft.errors import AbsentDeviceError, DeviceError, DTypeError
 
 if TYPE_CHECKING:
     from weft.core.op import Op
@@ -241,6 +242,9 @@ class device(metaclass=_Found):
     def __new__(cls, type: str | Device, index: int | None = None) -> Any:
         if isinstance(type, Device) and index is None:
             return type
+        if not isinstance(type, (str, int, Device)):
+            kind = type.__class__.__name__  # type is an argument here
+            raise DTypeError(f"device: expected a name such as 'cpu', got {kind}")
         name = type if index is None else f"{type}:{index}"
         device = None
         if isinstance(type, str):
@@ -249,10 +253,23 @@ class device(metaclass=_Found):
         if device is not None:
             return device
         kind, _, number = str(name).partition(":")
+        if kind == "cuda" and (number or "0").isdigit():
+            found = _gpu(int(number or 0))
+            if found is not None:
+                return found
         if kind not in KINDS or kind == "cpu" or not (number or "0").isdigit():
             have = ", ".join(repr(d.name) for d in devices())
             raise DeviceError(f"device {name!r} is not available; available: {have}")
         return _ABSENT.setdefault(str(name), AbsentDevice(str(name)))
+
+
+def _gpu(index: int) -> Device | None:
+    """A GPU that is asked for by its number; None if it is not there."""
+    from weft.runtime.cuda.driver import availability
+
+    if index >= availability().gpus:
+        return None
+    return register_device(late.find("cuda_device")(index))
 
 
 def get_default_device() -> Device:

@@ -241,7 +241,11 @@ def _buffer(x: Tensor, device: Any) -> Any:
 
 def is_number(x: Tensor) -> bool:
     """Whether a tensor on the CPU is one number, as often as it may be repeated."""
-    return type(x) is Tensor and not any(x._data.strides)
+    if type(x) is not Tensor:
+        return False
+    array = x._data
+    base = array.base  # of a number that was expanded to one element
+    return not any(array.strides) or (base is not None and base.ndim == 0)
 
 
 def _common_device(op: Op, args: tuple[Any, ...]) -> Any:

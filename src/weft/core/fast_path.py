@@ -27,12 +27,10 @@ FLOAT32 = np.dtype(np.float32)
 _WHOLE = [{"dim": tuple(range(n)), "keepdim": False} for n in range(65)]
 
 
-def view(
-    plan: Plan, x: Tensor, params: Any, array: ndarray, state: int, saved: Any = ()
-) -> Tensor:
+def view(plan: Plan, x: Tensor, params: Any, array: ndarray, state: int) -> Tensor:
     """Another look at a tensor's memory, of which NumPy has made the array.
 
-    ``saved`` is what the plan keeps: the tensor's shape, or nothing.
+    The plan keeps the tensor's shape, or nothing.
     """
     out = new(Tensor)
     out._data = array
@@ -40,6 +38,7 @@ def view(
         link(plan.op, x, params, out)
     parent = x._node
     if parent is not None and state & RECORDING:
+        saved = (x._data.shape,) if plan.saves_shape else ()
         out._node = make_node(plan, (parent,), saved, params, 3)
     else:
         out._node = None

@@ -155,11 +155,14 @@ class Library(Record):
     """``family`` names a library of kernels, ``kind`` one of them.
 
     ``operands`` names the inputs of an operator that takes any number of them.
+    ``composed`` is the same function of tensors, made of other operators: for targets
+    whose library lacks it.
     """
 
     family: str
     kind: str
     operands: tuple[str, ...] = ()
+    composed: Callable[..., Any] | None = None
 
 
 def cast_element(k: Any, value: Any, dtype: DType) -> Any:

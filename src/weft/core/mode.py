@@ -44,7 +44,8 @@ class _Mode(threading.local):
     running: Any = None  # the run of the tape backwards
     saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) of tensors that the tape saves
     saved_refusal: str | None = None  # why there may be no such hooks
-    autocast: Any = None  # the dtype of products while autocast is on
+    # the dtypes of products by type of device, as pairs, while autocast is on
+    autocast: Any = None
 
     def __init__(self) -> None:
         """Each thread has its own values for the switches: see ``_settle``."""
@@ -69,9 +70,9 @@ def _settle() -> None:
         own["quick"] = state | VIEWS if state and own["views"] else state
 
 
-def set_autocast(dtype: Any) -> None:
-    """Choose the dtype of products (None: that of their arguments)."""
-    mode.autocast = dtype
+def set_autocast(dtypes: Any) -> None:
+    """Choose the dtypes of products by type of device (None: that of the arguments)."""
+    mode.autocast = dtypes
     _settle()
 
 

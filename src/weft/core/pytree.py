@@ -6,7 +6,7 @@ known container is a leaf.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,6 +25,12 @@ class Structure(NamedTuple):
         if self.kind is None:
             return 1
         return sum(child.num_leaves for child in self.children)
+
+    def __hash__(self) -> int:
+        try:
+            return tuple.__hash__(self)
+        except TypeError:  # a registered class keeps a list, say
+            return hash((self.kind, self.children))
 
 
 LEAF = Structure(None, None, ())
@@ -120,6 +126,8 @@ def _unflatten(leaves: Any, structure: Structure) -> Any:
     if kind in _CUSTOM:
         return _CUSTOM[kind][1](built, keys[0] if keys else None)
     if keys is not None:
+        if kind is Counter:  # which would count the pairs
+            return Counter(dict(zip(keys, built, strict=True)))
         return kind(zip(keys, built, strict=True))
     return kind(*built) if hasattr(kind, "_fields") else kind(built)  # a named tuple
 

@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import naming
+from weft.core.mode import mode
 from weft.core.record import Record
-from weft.errors import ArgumentError, ShapeError, user_line
+from weft.errors import INTERNAL, ArgumentError, ShapeError, called_by_user, user_line
 
 
 class Atom:
@@ -162,6 +166,7 @@ class Scope:
 
     built = "this program was captured"
     advice = "capture it again for these sizes."
+    unseen = False  # whether the captured function must not notice that sizes are open
 
     def __init__(self) -> None:
         self.hints: dict[str, int | None] = {}
@@ -226,6 +231,10 @@ class Size:
         (atoms, factor), *rest = self.terms
         plain = not rest and len(atoms) == 1 and factor == 1 and atoms[0].a is None
         return atoms[0].kind if plain else ""
+
+    @property
+    def value(self) -> None:
+        """None, as TensorFlow has it for a size that a run decides."""
 
     def unified(self) -> Any:
         """The same size in symbols of which none was assumed equal to another."""
@@ -423,8 +432,30 @@ class Size:
     def __ge__(self, other: Any) -> bool:
         return self._ask(">=", other)
 
+    def _shows(self) -> bool:
+        """Whether a captured function asks for what only a number can give: its hash,
+        its text, its class."""
+        return (
+            mode.capture is not None
+            and self.scope.unseen
+            and called_by_user(sys._getframe(2))
+        )
+
     def __hash__(self) -> int:
+        if self._shows():
+            return hash(self.__index__())
         return hash(tuple([(atoms, _odd(factor)) for atoms, factor in self.terms]))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return int if self._shows() else Size
+
+    @property
+    def __array__(self) -> Any:
+        """How NumPy makes an array of it, if a captured function asks it to."""
+        if not self._shows():
+            raise AttributeError("__array__")
+        return lambda *args, **kwargs: np.asarray(self.__index__(), *args)
 
     def __bool__(self) -> bool:
         return self._ask("!=", 0)
@@ -439,6 +470,8 @@ class Size:
         return float(self.__index__())
 
     def __str__(self) -> str:
+        if self._shows():
+            return str(self.__index__())
         text = ""
         for atoms, factor in self.terms:
             parts = [str(a) for a in atoms]
@@ -452,6 +485,8 @@ class Size:
     __repr__ = __str__
 
     def __format__(self, spec: str) -> str:
+        if self._shows():
+            return format(self.__index__(), spec)
         return format(str(self), spec)
 
 
@@ -714,6 +749,59 @@ class Shape(tuple[Any, ...]):
         return type(self), (tuple(self),)
 
 
+class Dimension(int):
+    """A size with TensorFlow's ``value``; ``Dimension(None)`` is one that is unknown.
+
+    >>> weft.static.Dimension(3).value, weft.static.Dimension(3) * 2
+    (3, 6)
+    >>> weft.static.Dimension(None).value is None
+    True
+    """
+
+    def __new__(cls, value: Any) -> Any:
+        return UNKNOWN if value is None else super().__new__(cls, value)
+
+    @property
+    def value(self) -> int:
+        """The size as a plain number."""
+        return int(self)
+
+
+class UnknownDimension:
+    """A size that only a run decides; arithmetic with it gives another one."""
+
+    value = None
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, UnknownDimension)
+
+    def __bool__(self) -> bool:
+        return False
+
+    def _unknown(self, other: Any) -> UnknownDimension:
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
+    __floordiv__ = __rfloordiv__ = __mod__ = _unknown
+    __hash__ = object.__hash__
+
+    def __int__(self) -> int:
+        raise TypeError(
+            "int: this size is known only in a run; use static.shape(x)[axis]"
+        )
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+UNKNOWN = UnknownDimension()
+
+
+def _asked_by_user() -> bool:
+    """Whether a size is asked for outside of Weft, whose own code has plain numbers."""
+    return not INTERNAL[sys._getframe(2).f_code.co_filename]
+
+
 class TensorShape(Shape):
     """A tuple of sizes with the questions of TensorFlow's ``TensorShape``.
 
@@ -725,9 +813,15 @@ class TensorShape(Shape):
 
     __slots__ = ()
 
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        if (found is None or type(found) is int) and _asked_by_user():
+            return Dimension(found)
+        return found
+
     def as_list(self) -> list[int | None]:
         """The sizes, with None for those that a run decides."""
-        return [n if isinstance(n, int) else None for n in self]
+        return [int(n) if isinstance(n, int) else None for n in self]
 
     @property
     def ndims(self) -> int:
@@ -737,9 +831,37 @@ class TensorShape(Shape):
     rank = ndims
 
     @property
-    def dims(self) -> list[int | None]:
-        """The sizes, as ``as_list`` has them."""
-        return self.as_list()
+    def dims(self) -> list[Any]:
+        """The sizes, each a ``Dimension``."""
+        return [Dimension(n) for n in self.as_list()]
+
+    def assert_has_rank(self, rank: int) -> None:
+        """Raise a ``ValueError`` unless there are so many sizes."""
+        self.with_rank(rank)
+
+    def with_rank(self, rank: int) -> TensorShape:
+        """This shape, which must have so many sizes."""
+        if len(self) != rank:
+            raise ShapeError(f"expected a shape of rank {rank}, got {self}")
+        return self
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether some tensor can have this shape and the other one."""
+        return len(self) == len(other) and all(
+            None in (m, n) or m == n
+            for m, n in zip(self.as_list(), TensorShape(other).as_list(), strict=True)
+        )
+
+    def merge_with(self, other: Any) -> TensorShape:
+        """This shape with the sizes that only the other one knows."""
+        if not self.is_compatible_with(other):
+            raise ShapeError(f"the shapes {self} and {tuple(other)} are not compatible")
+        pairs = zip(self.as_list(), TensorShape(other).as_list(), strict=True)
+        return TensorShape([n if m is None else m for m, n in pairs])
+
+    def concatenate(self, other: Any) -> TensorShape:
+        """The sizes of this shape, then those of the other one."""
+        return TensorShape((*self.as_list(), *TensorShape(other).as_list()))
 
     def is_fully_defined(self) -> bool:
         """Whether all sizes are known before a run."""

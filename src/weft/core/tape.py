@@ -67,11 +67,14 @@ class Storage:
 
         ``region`` is the array that it has written to, where that is known.
         """
-        blurred, regions = self.blurred_at, self.regions
-        note_changes([self], op_name, where or caller())
-        if region is not None and len(regions) < 32:
-            self.blurred_at = blurred
-            self.regions = (*regions, (self.changed_at, region))
+        code, lasti = where or caller()
+        self.version += 1
+        self.changed_at = number = next_number()
+        self.change = op_name, code, lasti
+        if region is not None and len(self.regions) < 32:
+            self.regions = (*self.regions, (number, region))
+        else:
+            self.blurred_at, self.regions = number, ()
 
     def disturbs(self, value: Any, since: int) -> bool:
         """Whether a tensor over this memory has other elements than at that time."""
@@ -123,13 +126,15 @@ def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
 
 def caller() -> Where:
     """The user's code object and instruction offset."""
-    frame = sys._getframe(1)
-    while INTERNAL[frame.f_code.co_filename]:
+    frame = _getframe(1)
+    code = frame.f_code
+    while code is not _user and INTERNAL[code.co_filename]:
         back = frame.f_back
         if back is None:
             break
         frame = back
-    return frame.f_code, frame.f_lasti
+        code = frame.f_code
+    return code, frame.f_lasti
 
 
 class Packed(tuple[Any, ...]):

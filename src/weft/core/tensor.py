@@ -66,6 +66,8 @@ class Tensor(_Methods):
         if type(data) is not ndarray or sizes:
             if vars(self):  # an object of a subclass, which is complete
                 return None
+            if "_parameter" in options and isinstance(data, Tensor):
+                return _mark(self, data, options)
             if options:
                 raise DTypeError(f"Tensor: unexpected arguments {', '.join(options)}")
             if isinstance(data, Tensor) and not sizes:
@@ -291,6 +293,16 @@ def _array_from(data: Any, sizes: tuple[Any, ...]) -> np.ndarray:
             "weft.zeros(...) one of any sizes"
         )
     return late.find("tensor")(data, dtype=dtypes.default_dtype())._data
+
+
+def _mark(tensor: Tensor, data: Tensor, fields: dict[str, Any]) -> None:
+    """Make a new tensor a parameter over another one's memory.
+
+    Packages copy one by ``type(p)(data, **vars(p), requires_grad=...)``.
+    """
+    tensor.__class__ = type(data)
+    tensor.__dict__.update(vars(data.detach()), _parameter=fields["_parameter"])
+    tensor.requires_grad_(fields.get("requires_grad", True))
 
 
 def _look_at(tensor: Tensor, other: Tensor) -> None:

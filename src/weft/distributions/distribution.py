@@ -14,7 +14,7 @@ from weft.core.size import Shape
 from weft.distributions import constraints
 from weft.distributions.transforms import Transform
 from weft.distributions.utils import check_values, lazy_property
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError
 
 
 class Distribution:
@@ -243,7 +243,7 @@ class Distribution:
 
     def _validate_sample(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
-            raise DTypeError(
+            raise ArgumentError(
                 f"{type(self).__name__}: expected the value to be a tensor, got "
                 f"{type(value).__name__}"
             )

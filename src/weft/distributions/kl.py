@@ -74,7 +74,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
     """
     for name, given in (("type_p", type_p), ("type_q", type_q)):
         if not isinstance(given, type):
-            raise DTypeError(f"register_kl: expected {name} to be a class, got {given!r}")
+            raise DTypeError(
+                f"register_kl: expected {name} to be a class, got {given!r}"
+            )
 
     def decorator(fun: Rule) -> Rule:
         _KL_REGISTRY[type_p, type_q] = fun

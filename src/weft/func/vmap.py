@@ -174,7 +174,7 @@ def _to_front(leaves: list[Any], dims: list[Any]) -> tuple[list[Any], int]:
             moved.append(leaf)
             continue
         if not isinstance(leaf, Tensor):
-            raise DTypeError(
+            raise ArgumentError(
                 f"vmap: in_dims maps argument leaf {k}, which is no tensor but "
                 f"{type(leaf).__name__}; give it in_dims None"
             )

@@ -118,6 +118,7 @@ def capture_call(
     """
     label = name or name_of(fn)
     builder = Builder(label)
+    builder.sizes.unseen = True
     leaves, ins = tree_flatten((examples, kwargs))
     labels = labels_of(fn, examples, kwargs)
     wanted = _dynamic(dynamic or {}, labels)

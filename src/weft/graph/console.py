@@ -12,7 +12,6 @@ from __future__ import annotations
 import builtins
 import copy
 import io
-import linecache
 import logging
 import re
 import sys
@@ -21,12 +20,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
-from types import FrameType
 from typing import Any
 
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
-from weft.errors import INTERNAL, is_library
+from weft.errors import called_by_user
 from weft.graph.effects import Built, Constant, Printed, Text
 from weft.graph.symbol import MARK, refusal
 
@@ -51,6 +49,7 @@ class Console:
     def __init__(self, run: Any) -> None:
         self.run = run
         self.print = builtins.print
+        self.show_warning = getattr(warnings, "_showwarnmsg_impl", None)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -64,8 +63,8 @@ class Console:
             (Thread, "start", self._threading(Thread.start)),
             (warnings, "warn", self._warning(warnings.warn)),
             (logging.Logger, "handle", self._handling(logging.Logger.handle)),
-            (sys, "stdout", _Stream(self, sys.stdout)),
-            (sys, "stderr", _Stream(self, sys.stderr)),
+            (sys, "stdout", _Stream(self, "stdout")),
+            (sys, "stderr", _Stream(self, "stderr")),
             (sys, "breakpointhook", self._instead(sys.breakpointhook, _debugger)),
         ]
         pools: Any = sys.modules.get("concurrent.futures.thread")
@@ -100,6 +99,8 @@ class Console:
         return call
 
     def _print(self, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("file") is None and type(sys.stdout) is not _Stream:
+            kwargs["file"] = sys.stdout  # where the function itself has sent it
         self.add(self.print, args, kwargs)
 
     def _input(self, *args: Any) -> None:
@@ -110,7 +111,7 @@ class Console:
 
     def _opening(self, usual: Any) -> Any:
         def open(file: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.active() and _by_user(sys._getframe(1)):
+            if self.active() and called_by_user(sys._getframe(1)):
                 raise refusal(
                     f"compile: the function opens the file {file!r}, once, when it is "
                     "captured; later calls would not do that fresh. Read or write "
@@ -122,7 +123,7 @@ class Console:
 
     def _threading(self, usual: Any) -> Any:
         def start(*args: Any, **kwargs: Any) -> Any:
-            if self.active() and _by_user(sys._getframe(1)):
+            if self.active() and called_by_user(sys._getframe(1)):
                 raise refusal(
                     "compile: the function has another thread do some work, which is "
                     "no part of a program. Do all of it in one thread: compiled code "
@@ -134,7 +135,7 @@ class Console:
 
     def _handling(self, usual: Any) -> Any:
         def handle(logger: Any, record: Any) -> None:
-            if self.active() and _by_user(sys._getframe(3)):
+            if self.active() and called_by_user(sys._getframe(3)):
                 bare = copy.copy(record)
                 bare.msg = bare.args = None
                 self.add(_log, (usual, logger, bare, record.msg, record.args), {})
@@ -143,13 +144,41 @@ class Console:
 
         return handle
 
+    def _filtered(
+        self, usual: Any, message: Any, category: Any, level: int, args: Any,
+        kwargs: Any,
+    ) -> None:  # fmt: skip
+        """Warn inside the function's own ``catch_warnings``, which decides what becomes
+        of it: an error, an item of a list, nothing, or a message after each run."""
+        if MARK in str(message):
+            raise refusal(
+                "compile: the function warns of a tensor's value inside "
+                "warnings.catch_warnings, which needs the value now. Warn outside of it"
+            )
+        module: Any = warnings
+        if module._showwarnmsg_impl is not self.show_warning:  # they are recorded
+            return usual(message, category, level + 1, *args, **kwargs)
+        shown: list[Any] = []
+        before, module._showwarnmsg = module._showwarnmsg, shown.append
+        try:
+            usual(message, category, level + 1, *args, **kwargs)
+        finally:
+            module._showwarnmsg = before
+        for one in shown:
+            self.add(before, (Constant(one),), {})
+
     def _warning(self, usual: Any) -> Any:
+        filters = warnings.filters
+
         def warn(
             message: Any, category: Any = None, stacklevel: int = 1, *args: Any,
             **kwargs: Any,
         ) -> None:  # fmt: skip
-            if not (self.active() and _by_user(sys._getframe(1))):
+            if not (self.active() and called_by_user(sys._getframe(1))):
                 usual(message, category, stacklevel + 1, *args, **kwargs)
+                return
+            if warnings.filters is not filters:
+                self._filtered(usual, message, category, stacklevel + 2, args, kwargs)
                 return
             frame = sys._getframe(stacklevel)
             kind = type(message) if isinstance(message, Warning) else category
@@ -212,29 +241,22 @@ def _log(handle: Any, logger: Any, record: Any, message: Any, args: Any) -> None
     handle(logger, fresh)
 
 
-def _by_user(frame: FrameType | None) -> bool:
-    """Whether the user's code calls, itself or through a library."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if INTERNAL[file] or file == linecache.__file__ or "importlib" in file:
-            return False
-        if not is_library(file):
-            return True
-        frame = frame.f_back
-    return False
-
-
 class _Stream:
     """A stream of text during a capture."""
 
-    def __init__(self, console: Console, stream: Any) -> None:
-        self._console, self._stream = console, stream
+    def __init__(self, console: Console, name: str) -> None:
+        self._console, self._name, self._stream = console, name, getattr(sys, name)
 
     def write(self, text: str) -> int:
-        if self._console.active() and _by_user(sys._getframe(1)):
-            self._console.add(self._stream.write, (text,), {})
+        if self._console.active() and called_by_user(sys._getframe(1)):
+            self._console.add(self._now, (text,), {})
             return len(text)
-        return self._stream.write(text)
+        return self._now(text)
+
+    def _now(self, text: str) -> int:
+        """Write to the stream that has this one's name now."""
+        now = getattr(sys, self._name)
+        return (self._stream if now is self else now).write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

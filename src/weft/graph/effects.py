@@ -94,7 +94,15 @@ class Built(NamedTuple):
         if type(value) is not dict:
             like = copy.copy(value)
             _methods(like).clear(like)
-        return cls(type(value), tuple(value), tuple(map(recipe, value.values())), like)
+        keys = tuple(map(settled, value))
+        return cls(type(value), keys, tuple(map(recipe, value.values())), like)
+
+
+def settled(key: Any) -> Any:
+    """A key or member of a set; a size among them has been taken for a number."""
+    if type(key) is tuple:
+        return tuple(map(settled, key))
+    return int(key) if type(key) is Size else key
 
 
 class Copied(NamedTuple):
@@ -184,7 +192,7 @@ def make(recipe: Any, run: Run) -> Any:
         if id(recipe) not in run.built:
             run.built[id(recipe)] = _built(recipe, run)
         return run.built[id(recipe)]
-    if kind is Size:
+    if kind is Size or kind is slice:
         return resolve(recipe, run.sizes())
     if kind is Later:
         return recipe.read()

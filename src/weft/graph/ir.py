@@ -37,7 +37,7 @@ import numpy as np
 
 from weft.core.lowering import SAME
 from weft.core.op import Op, TensorType
-from weft.core.size import Scope, Shape, Size, TensorShape
+from weft.core.size import Dimension, Scope, Shape, Size, TensorShape
 from weft.dtype import INT, of_array
 from weft.errors import (
     INTERNAL,
@@ -507,7 +507,7 @@ class Builder:
         return Graph(self.name, self.nodes, outputs, self.sizes)
 
 
-_SHAPES = {Shape, TensorShape}
+_SHAPES = {Shape, TensorShape, Dimension}
 
 
 def _plain_type(type: Any) -> Any:
@@ -516,6 +516,8 @@ def _plain_type(type: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Dimension):
+        return int(value)
     return tuple(value) if isinstance(value, Shape) else value
 
 

@@ -49,6 +49,8 @@ class Layouts:
             if one in seen or (type(one.type) is not tuple and len(one.type.shape) < 2):
                 continue
             seen.add(one)
+            if _is_row_major(one):
+                continue
             if one in self.transposed or _moves_axes(one):
                 return True
             todo += [i for i in one.inputs if type(i) is Node]
@@ -76,6 +78,11 @@ class Layouts:
             base, view = base_ref(), view_ref()
             if base is not None and view is not None and origin(base)[0] is root:
                 raise _unknown("return", "of one of the results")
+
+
+def _is_row_major(node: Node) -> bool:
+    """Whether a value is contiguous eagerly too: products of matrices always are."""
+    return node.op is find_op("matmul") and len(node.type.shape) == 2
 
 
 def _moves_axes(node: Node) -> bool:

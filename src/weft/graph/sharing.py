@@ -27,8 +27,9 @@ from weft.graph.effects import (
     Outside,
     Shared,
     origin,
+    settled,
 )
-from weft.graph.ir import Node
+from weft.graph.ir import Node, sized
 from weft.graph.outside_tensors import ABSENT, Attribute, Capture, is_outside
 from weft.graph.symbol import MARK, Symbol, refusal
 from weft.ops.copies import clone
@@ -82,16 +83,20 @@ class Sharing:
     def _is_shared(self, leaf: Any) -> bool:
         if isinstance(leaf, Tensor):
             return type(self._tensor(leaf)) is Shared
-        if type(leaf) is Number:
+        if type(leaf) is Number or sized(leaf):
             return True
         if isinstance(leaf, str):
             return MARK in leaf
+        if type(leaf) is frozenset:
+            return any(map(sized, leaf))
         return isinstance(leaf, MUTABLE) and self._is_new(leaf)
 
     def _holds_given(self, value: Any) -> bool:
-        """Whether one of the caller's containers is part of a value."""
+        """Whether one of the caller's containers is part of a value, or sizes are."""
         if not isinstance(value, (list, tuple, dict)):
             return False
+        if any(map(sized, value)):
+            return True
         items = value.values() if isinstance(value, dict) else value
         return self.copies.given(value) is not None or any(
             map(self._holds_given, items)
@@ -144,6 +149,8 @@ class Sharing:
             return self._built(value)
         if getattr(value, "_made_inside", False):
             return Made(type(value), Built.of(vars(value), self.recipe))
+        if type(value) in (set, frozenset):
+            value = type(value)(map(settled, value))
         if isinstance(value, MUTABLE) and self._is_new(value):
             return Copied(value)
         if isinstance(value, str):

@@ -280,7 +280,7 @@ class Symbol(Tracer):
                 _hold_all(twin, twin.source)
 
     def __repr__(self) -> str:
-        return f"<{self.op.name} {self.name!r} {type_text(self.node.type)}>"
+        return f"<{self.node.op.name} {self.name!r} {type_text(self.node.type)}>"
 
     def __str__(self) -> str:
         return self._interpreter.text_of(self, "")

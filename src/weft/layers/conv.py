@@ -100,13 +100,13 @@ class Conv2D(_Convolving):
         return F.conv2d(inputs, w, b, **self._options())
 
     def backward(self, grad: Tensor, propagate_down: Any = (True,)) -> Tensor | None:
-        x, steps = self.inputs, self._steps()
+        x, w, steps, below = self.inputs, self.params["w"], self._steps(), None
+        if propagate_down[0]:  # first: the weights' kernel may write new weights
+            below = conv_input_grad_op(grad, w, size=x.shape[2:], **steps)
         self.grads["w"] = conv_weight_grad_op(x, grad, size=self.kernel, **steps)
         if self.bias:
             self.grads["b"] = grad.sum((0, 2, 3))
-        if not propagate_down[0]:
-            return None
-        return conv_input_grad_op(grad, self.params["w"], size=x.shape[2:], **steps)
+        return below
 
 
 @register
@@ -159,13 +159,15 @@ class ConvTranspose2D(_Convolving):
         return F.conv_transpose2d(inputs, w, b, **self._options())
 
     def backward(self, grad: Tensor, propagate_down: Any = (True,)) -> Tensor | None:
-        w = self.params["w"]
+        w, below = self.params["w"], None
+        if propagate_down[0]:  # first: the weights' kernel may write new weights
+            below = F.conv2d(grad, w, **self._options())
         self.grads["w"] = conv_weight_grad_op(
             grad, self.inputs, size=self.kernel, **self._steps()
         )
         if self.bias:
             self.grads["b"] = grad.sum((0, 2, 3))
-        return F.conv2d(grad, w, **self._options()) if propagate_down[0] else None
+        return below
 
 
 @register(block="convolution_param")

@@ -65,11 +65,13 @@ class Dense(Layer):
 
     def backward(self, grad: Tensor, propagate_down: Any = (True,)) -> Tensor | None:
         w = self.params["w"]
+        # before the weights' gradient, whose kernel may then write the new weights
+        below = grad @ w.T if propagate_down[0] else None
         rows, g = self.inputs.reshape(-1, w.shape[0]), grad.reshape(-1, w.shape[1])
         self.grads["w"] = rows.T @ g
         if self.bias:
             self.grads["b"] = g.sum(0)
-        return grad @ w.T if propagate_down[0] else None
+        return below
 
     def _product(self, x: Tensor) -> Tensor:
         w = self.params["w"]  # (in, out)

@@ -1,8 +1,8 @@
-"""Optimizers of this generation: all gradients as one vector, and a step for it.
+"""Optimizers of this generation: a step for each gradient, which the caller adds.
 
-``compute_step(grads, params)`` concatenates every layer's gradients, computes one
-step, and splits it; the caller adds the pieces to the parameters. The rules are those
-of ``weft.optim``, started from zero so that the new value is the step.
+``compute_step(grads, params)`` gives a step for each parameter. The rules are those of
+``weft.optim``, started from zero so that the new value is the step. A rule of one's own
+sees all gradients as one vector, as in tinynn.
 
 ``decay`` says what weight decay means for the weights w:
 
@@ -61,17 +61,28 @@ class Optimizer(Keeping):
         if not any(params):
             return [{} for _ in params]
         with no_grad():
-            flat = self._decayed_step(*_flattened(grads, params))
-            return _cut(flat, params)
+            pairs = _paired(grads, params)
+            steps = iter(self._decayed_steps(*map(list, zip(*pairs, strict=True))))
+            return [{key: next(steps) for key in param} for param in params]
 
-    def _decayed_step(self, grad: Tensor, value: Tensor) -> Tensor:
+    def _decayed_steps(self, grads: list[Tensor], values: list[Tensor]) -> list[Tensor]:
         rate = self.weight_decay
         if not rate:
-            return self._compute_step(grad)
+            return self._steps(grads)
+        pairs = zip(grads, values, strict=True)
         if self.decay == "l2":
-            return self._compute_step(decayed(grad, value, {"weight_decay": rate}))
+            return self._steps(
+                [decayed(g, v, {"weight_decay": rate}) for g, v in pairs]
+            )
         scale = rate if self.decay == "tinynn" else self._rate() * rate
-        return self._compute_step(grad) - scale * value
+        steps = zip(self._steps(grads), values, strict=True)
+        return [step - scale * value for step, value in steps]
+
+    def _steps(self, grads: list[Tensor]) -> list[Tensor]:
+        """The step of each parameter: a piece of the step of all gradients together."""
+        flat = self._compute_step(weft.cat([g.reshape(-1) for g in grads]))
+        pieces = weft.split(flat, [g.numel() for g in grads])
+        return [piece.reshape(g.shape) for piece, g in zip(pieces, grads, strict=True)]
 
     def _rate(self) -> Any:
         """The learning rate; where a captured program reads it anew, a symbol."""
@@ -92,14 +103,14 @@ class Optimizer(Keeping):
             )
 
 
-def _flattened(grads: Dicts, params: Dicts) -> tuple[Tensor, Tensor]:
-    """Gradients and parameters end to end; a layer that had no part counts as 0."""
+def _paired(grads: Dicts, params: Dicts) -> list[tuple[Tensor, Tensor]]:
+    """Each parameter's gradient and value; a layer that had no part counts as 0."""
     if len(grads) != len(params):
         raise ShapeError(
             f"compute_step: expected gradients for {len(params)} layers, got "
             f"{len(grads)}"
         )
-    flat_grads, flat_values = [], []
+    found = []
     for layer, (grad, param) in enumerate(zip(grads, params, strict=True)):
         if grad and set(grad) != set(param):
             raise ArgumentError(
@@ -113,21 +124,17 @@ def _flattened(grads: Dicts, params: Dicts) -> tuple[Tensor, Tensor]:
                     f"compute_step: layer {layer}, {key!r}: expected a gradient of "
                     f"shape {value.shape}, got {g.shape}"
                 )
-            flat_grads.append(g.reshape(-1))
-            flat_values.append(value.detach().reshape(-1))
-    return weft.cat(flat_grads), weft.cat(flat_values)
-
-
-def _cut(flat: Tensor, params: Dicts) -> list[dict[str, Tensor]]:
-    pieces = iter(weft.split(flat, [v.numel() for p in params for v in p.values()]))
-    return [
-        {key: next(pieces).reshape(value.shape) for key, value in param.items()}
-        for param in params
-    ]
+            found.append((g, value.detach()))
+    return found
 
 
 class _Ruled(Optimizer):
-    """An optimizer by one of ``weft.optim``'s rules."""
+    """An optimizer by one of ``weft.optim``'s rules, which take each element alone.
+
+    So a step is computed for each parameter where it lies, and compiled programs fuse
+    it with the gradient; only where a subclass has its own ``_compute_step`` are
+    gradients put end to end.
+    """
 
     rule: type[optim.Optimizer]
 
@@ -136,14 +143,15 @@ class _Ruled(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay, decay)
         self.options = options
-        self._flat: Any = None
-        self._start(1, weft.float32)  # refuses options that make no sense
-        self._flat = None
+        self._made: Any = None  # tensors that the rule changes from zero to the steps
+        self._start([(1,)], [weft.float32])  # refuses options that make no sense
+        self._made = None
 
-    def _start(self, size: int, dtype: Any) -> None:
-        self._flat = Parameter(weft.zeros(size, dtype=dtype))
+    def _start(self, shapes: Sequence[Any], dtypes: Sequence[Any]) -> None:
+        pairs = zip(shapes, dtypes, strict=True)
+        self._made = [Parameter(weft.zeros(s, dtype=d)) for s, d in pairs]
         lr = 0.0 if type(self.lr) is Number else self.lr  # every step sets it
-        self._rule = self.rule([self._flat], lr=lr, **self.options)  # type: ignore[call-arg]
+        self._rule = self.rule(self._made, lr=lr, **self.options)  # type: ignore[call-arg]
 
     def _rate(self) -> Any:
         run = mode.capture
@@ -157,63 +165,78 @@ class _Ruled(Optimizer):
             functools.partial(fields.__setitem__, "lr"), (fields, "lr"),
         )  # fmt: skip
 
+    def _steps(self, grads: list[Tensor]) -> list[Tensor]:
+        if type(self)._compute_step is not _Ruled._compute_step:
+            return super()._steps(grads)
+        return self._ruled(grads)
+
     def _compute_step(self, grad: Tensor) -> Tensor:
-        if self._flat is None:
-            self._begin(grad)
-        flat = self._flat
-        if flat.shape != grad.shape:
+        return self._ruled([grad])[0]
+
+    def _ruled(self, grads: list[Tensor]) -> list[Tensor]:
+        """The rule's step for each gradient."""
+        if self._made is None:
+            self._begin(grads)
+        made = self._made
+        if [p.shape for p in made] != [g.shape for g in grads]:
             raise ShapeError(
-                f"{type(self).__name__}: expected {flat.numel()} gradients as in the "
-                f"first step, got {grad.numel()}"
+                f"{type(self).__name__}: expected gradients of shapes "
+                f"{[tuple(p.shape) for p in made]} as in the first step, got "
+                f"{[tuple(g.shape) for g in grads]}"
             )
         if mode.capture is not None:
-            return self._captured_step(grad)
-        flat.grad = grad
+            return self._captured_steps(grads)
+        for p, g in zip(made, grads, strict=True):
+            p.grad = g
         self._rule.param_groups[0]["lr"] = self.lr
         self._rule.step()
-        step = flat.detach().clone()
-        flat.zero_()
-        flat.grad = None
-        return step
+        steps = [p.detach().clone() for p in made]
+        for p in made:
+            p.zero_()
+            p.grad = None
+        return steps
 
-    def _begin(self, grad: Tensor) -> None:
+    def _begin(self, grads: list[Tensor]) -> None:
         """Make the rule's state, before a captured program runs."""
+        kinds = [g.shape for g in grads], [g.dtype for g in grads]
         if mode.capture is None or self._made_inside:
-            return self._start(grad.numel(), grad.dtype)
+            return self._start(*kinds)
         with paused():
-            self._start(grad.numel(), grad.dtype)
+            self._start(*kinds)
         raise made_outside()
 
-    def _captured_step(self, grad: Tensor) -> Tensor:
-        """The step as nodes of a graph: the rule's, from zeros in place of weights."""
+    def _captured_steps(self, grads: list[Tensor]) -> list[Tensor]:
+        """The steps as nodes of a graph: the rule's, from zeros in place of weights."""
         from weft.optim.captured import step_group
 
-        step, group = weft.zeros_like(grad), self._rule.param_groups[0]
-        step.grad = grad
+        steps, group = [weft.zeros_like(g) for g in grads], self._rule.param_groups[0]
+        for step, grad in zip(steps, grads, strict=True):
+            step.grad = grad
         after = Later(functools.partial(object.__getattribute__, self, "lr"))
         mode.capture.note_item(group, "lr", after)
-        step_group(self._rule, 0, group, [step], self._rate())
-        return step
+        step_group(self._rule, 0, group, steps, self._rate())
+        return steps
 
     def state_dict(self) -> dict[str, Any]:
-        if self._flat is None:
+        if self._made is None:
             return {}
         return {
-            "size": self._flat.numel(),
-            "dtype": self._flat.dtype.name,
+            "shapes": [list(p.shape) for p in self._made],
+            "dtypes": [p.dtype.name for p in self._made],
             "rule": self._rule.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if not state:
-            self._flat = None
+            self._made = None
             return
-        if not {"size", "dtype", "rule"} <= set(state):
+        if not {"shapes", "dtypes", "rule"} <= set(state):
             raise ArgumentError(
                 f"{type(self).__name__}: expected the state of an optimizer, got "
                 f"{', '.join(state)}"
             )
-        self._start(state["size"], as_dtype(state["dtype"]))
+        shapes = [tuple(map(int, shape)) for shape in state["shapes"]]
+        self._start(shapes, [as_dtype(name) for name in state["dtypes"]])
         self._rule.load_state_dict(state["rule"])
 
 

@@ -12,6 +12,8 @@ from weft.layers.layer import Layer
 from weft.layers.registry import register
 from weft.nn import functional as F
 from weft.nn.functional.conv import sizes_of
+from weft.ops.index import add_at
+from weft.ops.pooling import into_all
 
 
 class _Pool(Layer):
@@ -28,19 +30,18 @@ class _Pool(Layer):
 
     def _largest(self, x: Tensor) -> Tensor:
         self.shape = x.shape
-        out, self.index = F.max_pool2d(
+        out, index = F.max_pool2d(
             x, self.kernel, self.stride, self.padding, ceil_mode=self.ceil_mode,
             return_indices=True,
         )  # fmt: skip
+        self.index = into_all(x.shape, index)
         return out
 
     def _from_largest(self, grad: Tensor) -> Tensor:
         """Each window's gradient goes to the element it picked; some are shared."""
-        n, c, h, w = self.shape
-        flat = weft.zeros(n, c, h * w, dtype=grad.dtype)
-        picked = (n, c, math.prod(grad.shape[2:]))
-        index, g = self.index.reshape(picked), grad.reshape(picked)
-        return flat.scatter_add(2, index, g).reshape(self.shape)
+        places, size = self.index.reshape(-1), math.prod(self.shape)
+        added = add_at(grad.reshape(-1), places, size=size)
+        return added.reshape(self.shape)
 
     def _mean(self, x: Tensor) -> Tensor:
         self.shape = x.shape

@@ -39,7 +39,7 @@ def vector_norm(
     """
     _check_norm("linalg.vector_norm", x)
     if isinstance(ord, bool) or not isinstance(ord, (int, float)):
-        raise ArgumentError(
+        raise DTypeError(
             f"linalg.vector_norm: expected ord to be a number, got {ord!r}"
         )
     return statistics.norm(x, ord, dim, keepdim, dtype)

@@ -27,15 +27,11 @@ from weft.ops import (  # noqa: F401  # they declare functions and methods
     complex_numbers,
     copies,
     creation,
-    cumulative,
-    diagonals,
-    error_functions,
     extremes,
     gathering,
     index,
     indexing,
     joining,
-    masks,
     operands,
     padding,
     predicates,
@@ -44,13 +40,11 @@ from weft.ops import (  # noqa: F401  # they declare functions and methods
     random,
     reduce,
     rounding,
-    scattering,
     select,
     shaping,
     slicing,
     sorting,
     statistics,
-    strided,
     transcendental,
 )
 from weft.ops.public import declare_later
@@ -89,14 +83,31 @@ declare_later(
     "weft.ops.more_creation",
     "empty_permuted empty_strided from_file frombuffer range", methods="",
 )  # fmt: skip
+declare_later("weft.ops.strided", "as_strided", methods="as_strided unfold")
 declare_later("weft.linalg.norms", "nuclear_norm", methods="")
 declare_later(
     "weft.linalg.powers", "chain_matmul cross matrix_exp matrix_power",
     methods="cross matrix_exp matrix_power",
 )  # fmt: skip
 declare_later("weft.linalg.solving", "det inverse logdet pinverse slogdet")
+declare_later("weft.ops.activation", "relu", methods="relu relu_")
 declare_later("weft.ops.bessel_functions", "i0")
+declare_later(
+    "weft.ops.cumulative",
+    "cumprod cumsum cumulative_trapezoid diff logcumsumexp prod trapezoid trapz",
+    methods="cumprod cumprod_ cumsum cumsum_ diff logcumsumexp prod",
+)
+declare_later(
+    "weft.ops.diagonals",
+    "block_diag diag diag_embed diagflat diagonal diagonal_scatter trace tril triu",
+    methods="diag diag_embed diagflat diagonal diagonal_scatter trace tril tril_ triu "
+    "triu_",
+)
 declare_later("weft.ops.einsum", "einsum", methods="")
+declare_later(
+    "weft.ops.error_functions", "erf erfc erfinv",
+    methods="erf erf_ erfc erfc_ erfinv erfinv_",
+)  # fmt: skip
 declare_later(
     "weft.ops.gamma_functions", "digamma lgamma polygamma",
     methods="digamma digamma_ lgamma lgamma_",
@@ -105,11 +116,21 @@ declare_later("weft.ops.gamma_sampling", "_standard_gamma", methods="")
 declare_later(
     "weft.ops.dirichlet_sampling", "_dirichlet_grad _sample_dirichlet", methods=""
 )
+declare_later(
+    "weft.ops.masks", "masked_fill masked_scatter masked_select one_hot",
+    methods="masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select",
+)  # fmt: skip
+declare_later(
+    "weft.ops.scattering", "scatter scatter_add scatter_reduce",
+    methods="scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_",
+)  # fmt: skip
 declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
-    "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.gamma_functions",
-    "weft.ops.gamma_sampling", "weft.ops.dirichlet_sampling",
+    "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.cumulative",
+    "weft.ops.diagonals", "weft.ops.dirichlet_sampling", "weft.ops.error_functions",
+    "weft.ops.masks", "weft.ops.scattering", "weft.ops.strided",
+    "weft.ops.gamma_functions", "weft.ops.gamma_sampling",
     "weft.ops.cylinder_functions",
     "weft.ops.incomplete_gamma", "weft.ops.polynomials", "weft.ops.searching",
     "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",

@@ -10,6 +10,7 @@ from weft.linalg import householder
 from weft.linalg import lu_factors
 from weft.linalg import powers
 from weft.linalg import solving
+from weft.ops import activation
 from weft.ops import arithmetic
 from weft.ops import bessel_functions
 from weft.ops import bits
@@ -270,7 +271,7 @@ class Declared:
     rad2deg = transcendental.rad2deg
     ravel = shaping.ravel
     reciprocal = arithmetic.reciprocal
-    relu = select.relu
+    relu = activation.relu
     remainder = arithmetic.remainder
     renorm = compositions.renorm
     repeat = padding.repeat

@@ -124,7 +124,7 @@ class Conversion:
         >>> weft.tensor([1.0, 2.0]).numpy()
         array([1., 2.], dtype=float32)
         """
-        if self._node is not None and not force:
+        if self._node is not None and mode.recording and not force:
             raise AutogradError(
                 "numpy: this tensor requires grad, and NumPy would not record; use "
                 ".detach().numpy()"

@@ -81,6 +81,11 @@ class InPlace:
         >>> weft.zeros(2).fill_(3)
         tensor([3., 3.])
         """
+        if isinstance(value, _Tensor) and value.ndim:
+            raise ShapeError(
+                f"fill_: expected a number or a tensor of no dimensions, got shape "
+                f"{value.shape}; copy_ broadcasts"
+            )
         return InPlace.copy_(self, value)
 
     def zero_(self: Any) -> Tensor:

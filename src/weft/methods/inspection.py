@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft.core.dims import normalize_dim
 from weft.errors import DeviceError, ShapeError
 from weft.ops import (
@@ -12,7 +14,6 @@ from weft.ops import (
     shaping,
 )
 from weft.ops.memory_format import check_format, contiguous_format, has_format
-from weft.ops.strided import offset_of
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
@@ -26,6 +27,17 @@ def _in_memory(x: Any, name: str) -> Any:
             "own; move it with .cpu()"
         )
     return x.array()
+
+
+def offset_of(x: Tensor) -> int:
+    """The offset of a view in the memory of its base, in elements."""
+    if x._base is None:
+        return 0
+    mine, whole = x.layout_array(), x._base.layout_array()
+    if not isinstance(mine, np.ndarray) or not isinstance(whole, np.ndarray):
+        return 0
+    start = np.lib.array_utils.byte_bounds(whole)[0]
+    return (mine.__array_interface__["data"][0] - start) // mine.itemsize
 
 
 class Inspection:

@@ -14,8 +14,8 @@ from weft.core.tensor import Tensor as _Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.layouts import layout as _layout
 from weft.layouts import strided
+from weft.methods.inspection import offset_of
 from weft.ops import creation
-from weft.ops.strided import offset_of
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor

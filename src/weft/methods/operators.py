@@ -22,7 +22,6 @@ from weft.ops import (
     products,
     slicing,
 )
-from weft.printing import format_tensor
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
@@ -143,6 +142,8 @@ class Operators:
                 f"<{self._interpreter.name} tensor, shape={tuple(self.shape)}, "
                 f"dtype={self.dtype.name}>"
             )
+        from weft.printing import format_tensor
+
         text = format_tensor(self)
         return f"Parameter containing:\n{text}" if self._parameter else text
 
@@ -158,6 +159,7 @@ class Operators:
     __array_function__ = interchange.array_function
     __array_namespace__ = interchange.array_namespace
     __dlpack__ = interchange.to_dlpack
+    __cuda_array_interface__ = property(interchange.cuda_array_interface)
     __dlpack_device__ = interchange.dlpack_device
     __reduce_ex__ = pickling.reduce
     __copy__ = interchange.shallow_copy

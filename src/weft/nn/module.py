@@ -17,7 +17,7 @@ from weft import Tensor, empty_like
 from weft import dtype as dtypes
 from weft.core.members import HOOKS, KINDS, Members
 from weft.core.mode import mode
-from weft.errors import ArgumentError, DTypeError, module_stack
+from weft.errors import ArgumentError, DTypeError, MemberError, module_stack
 from weft.nn.parameter import Buffer, Parameter, UninitializedParameter
 from weft.nn.saving import Hook, IncompatibleKeys, RemovableHandle, Saving
 
@@ -242,6 +242,15 @@ class Module(Saving):
                 mode.capture.note_attribute(self, name)
             object.__setattr__(self, name, value)
             return
+        if (
+            kind == "_parameters"
+            and type(self).register_parameter is not _REGISTER
+            and value is not None
+            and name not in fields[kind]
+        ):
+            self._forget(name)
+            fields.pop(name, None)
+            return self.register_parameter(name, value)  # replaced, to see them
         if kind == "_buffers" and mode.capture is not None:
             mode.capture.note_buffer(self._buffers, name)
         if name not in fields[kind]:
@@ -313,7 +322,7 @@ class Module(Saving):
         """Enter a value under a new name, or one that the same dictionary has."""
         held = self.__dict__[kind]
         if not isinstance(name, str) or not name or "." in name:
-            raise ArgumentError(
+            raise MemberError(
                 f"{caller}: expected a name that is not empty and has no dots, got "
                 f"{name!r}"
             )
@@ -664,6 +673,7 @@ class _Uncompiled:
         return self.module._run_forward(args, kwargs)
 
 
+_REGISTER = Module.register_parameter
 _BOOKKEEPING = frozenset((*KINDS, *HOOKS))
 # The kind of entry of each dictionary, and the types that may be assigned.
 _SLOTS: dict[str, tuple[str, str, Any]] = {

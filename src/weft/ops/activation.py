@@ -26,10 +26,9 @@ relu = unary(
     bulk=COSTLY,
     reference=lambda x: (x + np.abs(x)) / 2,
     exact=True,
-    public=None,
-    doc="""Each element, but at least 0; its derivative at 0 is 0.
+    doc="""The positive part: 0 below zero, where its derivative is 0 too.
 
-    >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))
+    >>> weft.relu(weft.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """,
 )

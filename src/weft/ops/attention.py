@@ -41,7 +41,7 @@ from weft.ops.elementwise import (
     elementwise_batch,
     result_type,
 )  # fmt: skip
-from weft.ops.products import matmul
+from weft.ops.products import matmul, wide_matmul_op
 from weft.ops.reduce import HALF
 from weft.ops.select import where
 from weft.ops.shaping import transpose
@@ -310,6 +310,57 @@ def _backward_reference(
     return dq, dk, dv
 
 
+# -- composed of other operators
+
+
+def _wide_product(x: Tensor, y: Tensor) -> Tensor:
+    """A product in the dtype of sums."""
+    return wide_matmul_op(x, y, dtype=x.dtype.to_total())
+
+
+def _composed_scores(
+    q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    scores = _wide_product(q, transpose(k, -1, -2)) * scale
+    if mask is not None and mask.dtype is dtypes.bool_:
+        scores = where(mask, scores, -math.inf)
+    elif mask is not None:
+        scores = scores + cast(mask, scores.dtype)
+    if causal:
+        seen = tril(ones(scores.shape[-2:], dtype=dtypes.bool_))
+        scores = where(expand(seen, scores.shape), scores, -math.inf)
+    return scores
+
+
+def _composed(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *,
+    causal: bool, scale: float, zeros: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    scores = _composed_scores(q, k, mask, causal, scale)
+    top = scores.amax(-1, keepdim=True)
+    weights = (scores - where(top == -math.inf, 0.0, top)).exp()
+    total = weights.sum(-1, keepdim=True)
+    nobody = total == 0
+    lse = top + total.log()
+    if not zeros:
+        lse = where(nobody, math.nan, lse)
+    weights = weights / where(nobody, 1.0 if zeros else math.nan, total)
+    return matmul(cast(weights, v.dtype), v), cast(lse[..., 0], q.dtype)
+
+
+def _composed_backward(
+    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, g: Tensor, delta: Tensor,
+    mask: Tensor | None = None, *, causal: bool, scale: float, zeros: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    scores = _composed_scores(q, k, mask, causal, scale)
+    lse, delta = cast(lse, scores.dtype), cast(delta, scores.dtype)
+    weights = (scores - where(lse == -math.inf, 0.0, lse)[..., None]).exp()
+    dv = matmul(transpose(cast(weights, g.dtype), -1, -2), g)
+    slopes = _wide_product(g, transpose(v, -1, -2)) - delta[..., None]
+    slopes = cast(slopes * weights * scale, q.dtype)
+    return matmul(slopes, k), matmul(transpose(slopes, -1, -2), q), dv
+
+
 # -- the records
 
 
@@ -329,7 +380,7 @@ attention_op: Op = define(
     eval=_attention_eval,
     bulk=_BULK,
     type=_attention_type,
-    lower=Library("attention", "forward", ("q", "k", "v", "mask")),
+    lower=Library("attention", "forward", ("q", "k", "v", "mask"), _composed),
     flops=_products(1, 1),
     vjp=_attention_vjp,
     jvp=_attention_jvp,
@@ -346,7 +397,10 @@ attention_backward_op: Op = define(
     bulk=_BULK,
     type=_backward_type,
     lower=Library(
-        "attention", "backward", ("q", "k", "v", "lse", "g", "delta", "mask")
+        "attention",
+        "backward",
+        ("q", "k", "v", "lse", "g", "delta", "mask"),
+        _composed_backward,
     ),
     flops=_products(3, 2),
     vjp=_backward_vjp,

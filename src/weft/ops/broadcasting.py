@@ -130,7 +130,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         array = have.view() if wanted == old else _repeated(have, wanted)
         if array is not None:
             params = {"shape": wanted}
-            return fast_path.view(_EXPAND, input, params, array, state, (old,))
+            return fast_path.view(_EXPAND, input, params, array, state)
     shape = flat_sizes("expand", sizes, size)
     lead = len(shape) - input.ndim
     if any(n == -1 for n in shape):

@@ -33,8 +33,9 @@ from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.elementwise import check_accepts
+from weft.ops.products import matmul
 from weft.ops.reduce import HALF
-from weft.ops.shaping import movedim, reshape
+from weft.ops.shaping import movedim, reshape, transpose
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -545,6 +546,61 @@ def _weight_grad_reference(x: Any, y: Any, *, size: Sizes, **params: Any) -> Any
     return w
 
 
+# -- composed of windows and products
+
+
+def _in_groups(x: Tensor, groups: int, rows: Any) -> Tensor:
+    """(N, C, ...) as (N, groups, rows, columns)."""
+    return reshape(x, (x.shape[0], groups, rows, -1))
+
+
+def _group_weights(w: Tensor, count: Any, groups: int) -> Tensor:
+    """Weights as a matrix for each group, repeated for each example."""
+    rows = w.shape[0] // groups
+    flat = reshape(w, (1, groups, rows, -1))
+    return expand(flat, (count, *flat.shape[1:]))
+
+
+def _window_columns(x: Tensor, kernel: Any, groups: int, **windows: Any) -> Tensor:
+    """Windows as the columns of a matrix for each group of channels."""
+    rows = x.shape[1] // groups * math.prod(kernel)
+    return _in_groups(im2col_op(x, kernel=tuple(kernel), **windows), groups, rows)
+
+
+def _composed_conv(x: Tensor, w: Tensor, *, groups: int, **windows: Any) -> Tensor:
+    columns = _window_columns(x, w.shape[2:], groups, **windows)
+    y = matmul(_group_weights(w, x.shape[0], groups), columns)
+    counts = window_counts(x.shape[2:], w.shape[2:], **windows)
+    return reshape(y, (x.shape[0], w.shape[0], *counts))
+
+
+def _composed_input_grad(
+    y: Tensor, w: Tensor, *, size: Sizes, groups: int, **windows: Any
+) -> Tensor:
+    weights = transpose(_group_weights(w, y.shape[0], groups), -1, -2)
+    columns = matmul(weights, _in_groups(y, groups, y.shape[1] // groups))
+    shape = (y.shape[0], w.shape[1] * groups, *w.shape[2:], *y.shape[2:])
+    return col2im_op(reshape(columns, shape), size=size, **windows)
+
+
+def _composed_weight_grad(
+    x: Tensor, y: Tensor, *, size: Sizes, groups: int, **windows: Any
+) -> Tensor:
+    columns = _window_columns(x, size, groups, **windows)
+    rows = _in_groups(y, groups, y.shape[1] // groups)
+    # all pixels of all examples are summed: (groups, rows, N * pixels)
+    left, right = (
+        reshape(movedim(m, 0, 2), (groups, m.shape[2], -1)) for m in (rows, columns)
+    )
+    w = matmul(left, transpose(right, -1, -2))
+    return reshape(w, (y.shape[1], x.shape[1] // groups, *size))
+
+
+def _composed_bias(x: Tensor, w: Tensor, b: Tensor, **params: Any) -> Tensor:
+    out = _composed_conv(x, w, **params)
+    return out + _along_channels(b, out)
+
+
 # -- the records
 
 
@@ -578,7 +634,7 @@ conv_op: Op = define(
     eval=_conv_eval,
     bulk=_BULK,
     type=_conv_type,
-    lower=Library("conv", "forward"),
+    lower=Library("conv", "forward", composed=_composed_conv),
     flops=lambda out, x, w: (2, *out, *w[1:]),
     vjp={
         "x": lambda g, x_shape, w, stride, padding, dilation, groups: _input_grad(
@@ -607,7 +663,7 @@ conv_input_grad_op: Op = define(
     eval=_input_grad_eval,
     bulk=_BULK,
     type=_input_grad_type,
-    lower=Library("conv", "input_grad"),
+    lower=Library("conv", "input_grad", composed=_composed_input_grad),
     flops=lambda out, y, w: (2, *y, *w[1:]),
     vjp={
         "y": lambda g, w, stride, padding, dilation, groups: _conv(
@@ -636,7 +692,7 @@ conv_weight_grad_op: Op = define(
     eval=_weight_grad_eval,
     bulk=_BULK,
     type=_weight_grad_type,
-    lower=Library("conv", "weight_grad"),
+    lower=Library("conv", "weight_grad", composed=_composed_weight_grad),
     flops=lambda out, x, y: (2, *y, *out[1:]),
     vjp={
         "x": lambda g, x_shape, y, stride, padding, dilation, groups: _input_grad(
@@ -698,7 +754,7 @@ conv_bias_op: Op = define(
     eval=lambda x, w, b, **params: _conv_eval(x, w, bias=b, **params),
     bulk=_BULK,
     type=lambda x, w, b, **params: _conv_type(x, w, **params),
-    lower=Library("conv", "biased"),
+    lower=Library("conv", "biased", composed=_composed_bias),
     flops=lambda out, x, w, b: (2, *out, *w[1:]),
     vjp={
         **conv_op.vjp,  # type: ignore[dict-item]

@@ -236,6 +236,8 @@ def as_tensor(
         out = from_numpy(data)
     elif hasattr(data, "__array_interface__") and not isinstance(data, np.generic):
         out = from_numpy(np.asarray(data))
+    elif hasattr(data, "__cuda_array_interface__"):
+        out = late.find("from_cuda_array")(data)
     else:
         return tensor(data, dtype=dtype, device=device)
     if dtype is not None:
@@ -743,7 +745,7 @@ def arange(
     if end is None:
         start, end = None, start
     if end is None:
-        raise ArgumentError("arange: expected arange(end) or arange(start, end)")
+        raise DTypeError("arange: expected arange(end) or arange(start, end)")
     start = 0 if start is None else start
     values = [_number("arange", v) for v in (start, end, step)]
     start, end, step = values
@@ -959,6 +961,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     from weft.ops.broadcasting import meshgrid
     from weft.ops.joining import stack
 
+    for one in tensors:
+        if one.ndim != 1:
+            raise ShapeError(f"cartesian_prod: expected vectors, got shape {one.shape}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.flatten() for g in meshgrid(*tensors, indexing="ij")], 1)

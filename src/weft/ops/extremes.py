@@ -21,7 +21,7 @@ from weft.core.mode import mode
 from weft.core.op import Op, Plan, Sample, TensorType, define
 from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
-from weft.errors import ShapeError
+from weft.errors import RankError
 from weft.ops.copies import cast
 from weft.ops.elementwise import check_accepts
 from weft.ops.gathering import gather
@@ -51,7 +51,7 @@ def _extreme_type(name: str) -> Callable[..., Any]:
 def _check_nonempty(name: str, shape: tuple[int, ...], dim: tuple[int, ...]) -> None:
     for d in dim:
         if shape[d] == 0:
-            raise ShapeError(
+            raise RankError(
                 f"{name}: expected at least one element, but dim {d} of shape {shape} "
                 "is empty"
             )
@@ -241,7 +241,7 @@ def _reduce_arg(op: Op, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
     check_accepts(op.name, "ordered", input.dtype)
     if dim is None or input.ndim == 0:
         if input.numel() == 0:
-            raise ShapeError(f"{op.name}: expected at least one element, got none")
+            raise RankError(f"{op.name}: expected at least one element, got none")
         flat = reshape(input, (input.numel(),))
         out = bind(op, (flat,), {"dim": 0, "keepdim": False})
         return reshape(out, (1,) * input.ndim) if keepdim else out

@@ -18,7 +18,7 @@ from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Fold, cast_element
 from weft.core.op import Op, Sample, define
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, DTypeError
 from weft.ops.approximation import Array, by_element, horner, in_double, pieces
 from weft.ops.elementwise import (
     check_accepts,
@@ -345,9 +345,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     tensor([1.6449, 0.6449])
     """
     if isinstance(n, Tensor) or not isinstance(n, int) or n < 0:
-        raise ArgumentError(
-            f"polygamma: expected n to be an int of at least 0, got {n!r}"
-        )
+        raise DTypeError(f"polygamma: expected n to be an int of at least 0, got {n!r}")
     if n > 120:
         raise ArgumentError(
             f"polygamma: expected n of at most 120, got {n}: larger ones overflow"

@@ -16,7 +16,7 @@ from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import is_integer
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
@@ -266,7 +266,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     d = normalize_dim("index_select", dim, input.ndim)
     ids = as_index("index_select", index)
     if ids.ndim > 1:
-        raise ShapeError(f"index_select: expected a 1-d index, got shape {ids.shape}")
+        raise RankError(f"index_select: expected a 1-d index, got shape {ids.shape}")
     if input.ndim == 0:
         return reshape(index_select(as_row(input), 0, ids), ())
     ids = require_index("index_select", ids, input.shape[d], d, wrap=False)
@@ -328,7 +328,7 @@ def _index_rows(
     ids = as_index(name, index)
     want = (*x.shape[:d], ids.numel(), *x.shape[d + 1 :])
     if source.shape != want:
-        raise ShapeError(
+        raise RankError(
             f"{name}: expected a source of shape {want} for {ids.numel()} indices "
             f"along dim {d} of shape {x.shape}, got {source.shape}"
         )

@@ -219,30 +219,27 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     state = mode.quick
     if state and type(input) is Tensor:
         have = input._data
-        shape = have.shape
-        if type(index) is int:
-            if len(shape) > 1 and 0 <= index < shape[0]:
-                params: Any = {"index": (index,)}
-                return fast_path.view(
-                    _SLICE, input, params, have[index], state, (shape,)
-                )
-        elif type(index) is slice and shape:
-            bounds = _plain_slice(index, shape[0])
-            if bounds is not None and bounds is not _REST:
-                params = {"index": (bounds,)}
-                return fast_path.view(
-                    _SLICE, input, params, have[bounds], state, (shape,)
-                )
-        elif type(index) is Tensor:
-            found = _picked(input, index, state)
-            if found is not None:
-                return found
-        plain = _plain_index(index, shape)
+        kind = type(index)
+        if kind is int:
+            if have.ndim > 1 and -(size := len(have)) <= index < size:
+                array = have[index]
+                params: Any = {"index": (index if index >= 0 else index + size,)}
+                return fast_path.view(_SLICE, input, params, array, state)
+        elif kind is slice and have.ndim:
+            bounds = _plain_slice(index, len(have))
+            if bounds is not None:
+                params = {"index": () if bounds is _REST else (bounds,)}
+                return fast_path.view(_SLICE, input, params, have[bounds], state)
+        elif kind is Tensor:
+            picked = _picked(input, index, state)
+            if picked is not None:
+                return picked
+        plain = _plain_index(index, have.shape)
         if plain is not None:
-            part = len(plain) < len(shape)  # else it might be a number of NumPy's
-            array = have[plain] if part else have[(*plain, ...)]
-            params = {"index": plain}
-            return fast_path.view(_SLICE, input, params, array, state, (shape,))
+            array = have[plain]
+            if type(array) is not np.ndarray:  # a number of NumPy's
+                array = have[(*plain, ...)]
+            return fast_path.view(_SLICE, input, {"index": plain}, array, state)
     axes, index = _backwards(input, index, "getitem")
     if axes:
         return getitem(flip(input, axes), index)
@@ -310,57 +307,61 @@ def _picked_view(x: Tensor, at: list[tuple[int, Tensor]]) -> Tensor:
 
 _SLICE = slice_op.plan((True,))
 _TAKE = take_op.plan((True, False))
-_INT64 = np.dtype(np.int64)
+_INT64, _FLOAT32 = np.dtype(np.int64), np.dtype(np.float32)
+_BASIC = {int, slice, type(None), type(...)}  # what NumPy's basic indices are made of
 _REST = slice(None)
 
 
 def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     """The parameter of ``slice`` for an index of ints, slices and None, in range."""
-    if type(index) is int:
-        if not shape or not -shape[0] <= index < shape[0]:
-            return None
-        return (index if index >= 0 else index + shape[0],)
     plain: list[Any] = []
     axis, ndim = 0, len(shape)
-    items = index if isinstance(index, tuple) else (index,)
-    for position, item in enumerate(items):
-        kind = type(item)
+    items = index if type(index) is tuple else (index,)
+    for item in items:
         if item is None:
             plain.append(None)
             continue
         if item is ...:
-            left = _skipped(items[position + 1 :], ndim - axis)
-            if left < 0:
+            skipped = _skipped(items, ndim)
+            if skipped < 0:
                 return None
-            plain += [_REST] * left
-            axis += left
+            plain += [_REST] * skipped
+            axis += skipped
             continue
         if axis == ndim:
             return None
-        size = shape[axis]
-        if kind is int and -size <= item < size:
-            plain.append(item if item >= 0 else item + size)
-        elif kind is slice:
-            bounds = _plain_slice(item, size)
-            if bounds is None:
+        kind = type(item)
+        if kind is slice:
+            if item.start is item.stop is item.step is None:
+                item = _REST
+            else:
+                item = _plain_slice(item, shape[axis])
+                if item is None:
+                    return None
+        elif kind is int:
+            size = shape[axis]
+            if item < 0:
+                item += size
+            if not 0 <= item < size:
                 return None
-            plain.append(bounds)
         else:
             return None
+        plain.append(item)
         axis += 1
     while plain and plain[-1] is _REST:
         plain.pop()
     return tuple(plain)
 
 
-def _skipped(rest: tuple[Any, ...], axes: int) -> int:
-    """The number of axes that an ellipsis stands for; below 0 if it needs more care."""
-    for item in rest:
-        if item is not None:
-            axes -= 1
-        if item is ... or isinstance(item, Tensor):
-            return -1
-    return axes
+def _skipped(items: tuple[Any, ...], ndim: int) -> int:
+    """The number of axes that the ellipsis stands for; below 0 if there are two."""
+    dots = 0
+    for item in items:
+        if item is ...:
+            dots += 1
+        elif item is not None:
+            ndim -= 1
+    return ndim if dots == 1 else -1
 
 
 def _plain_slice(item: slice, size: int) -> slice | None:
@@ -476,43 +477,47 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
 
 def _written(x: Tensor, index: Any, value: Any) -> bool:
     """Whether NumPy could write a value that fits as it is, with nothing to record."""
-    have, base = x._data, x._base
-    kind, given = type(value), value
+    have, kind = x._data, type(value)
+    dtype = have.dtype
+    if dtype is not _FLOAT32 and dtype.char != "d":
+        return False
     if kind is Tensor:
-        given = value._data
-        fits = given.dtype is have.dtype
+        new = value._data
+        if new.dtype is not dtype:
+            return False
+    elif kind is float or kind is int:
+        new = value
     else:
-        fits = kind is float or kind is int
-    if not fits or have.dtype.char not in "fd" or not have.flags.writeable:
         return False
-    if mode.recording and (
-        x._node is not None
-        or (base is not None and base._node is not None)
-        or (kind is Tensor and value._node is not None)
-        or x._inference
-    ):
+    if mode.recording:
+        base = x._base
+        if (
+            x._node is not None
+            or (base is not None and base._node is not None)
+            or (kind is Tensor and value._node is not None)
+            or x._inference
+        ):
+            return False
+    region, picks = index, type(index)
+    if picks is Tensor:
+        region = index._data
+        many = region.dtype.char == "?" or region.dtype is _INT64
+        if kind is Tensor or not many or not 0 < region.ndim <= have.ndim:
+            return False
+    elif picks is tuple:
+        for item in index:
+            if type(item) not in _BASIC:
+                return False
+    elif picks not in _BASIC:
         return False
-    if type(index) is Tensor:
-        ids = index._data
-        many = ids.dtype.char == "?" or ids.dtype is _INT64
-        if kind is Tensor or not many or not 0 < ids.ndim <= have.ndim:
-            return False
-        region: Any = ids
-    else:
-        region = _plain_index(index, have.shape)
-        if region is None:
-            return False
-        region = (*region, ...)
-        if kind is Tensor and given.ndim and given.shape != have[region].shape:
-            return False
     if mode.changes is not None:
         mode.changes(x)
     try:
-        have[region] = given
+        have[region] = new
     except Exception:  # explained there
         return False
     written = None if type(index) is Tensor else have[region]
-    x.storage_record.touch("setitem", region=written)
+    (x._storage or x.storage_record).touch("setitem", region=written)
     return True
 
 

@@ -77,7 +77,7 @@ def has_format(array: np.ndarray, form: MemoryFormat) -> bool:
 
 def laid_out(name: str, x: Any, form: MemoryFormat, *, copy: bool = False) -> Any:
     """A tensor in a format: itself if it has that layout, unless a copy is wanted."""
-    from weft.ops.copies import clone
+    from weft.ops.copies import clone_op
     from weft.ops.shaping import permute
     from weft.ops.strided import memory_order
 
@@ -93,6 +93,6 @@ def laid_out(name: str, x: Any, form: MemoryFormat, *, copy: bool = False) -> An
         if not copy and there and has_format(array, form):
             return x
     if order == tuple(range(x.ndim)):
-        return clone(x)
+        return clone_op(x)
     back = [order.index(d) for d in range(x.ndim)]
-    return permute(clone(permute(x, order)), back)
+    return permute(clone_op(permute(x, order)), back)

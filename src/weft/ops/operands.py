@@ -45,7 +45,8 @@ def tensor_list(name: str, tensors: Any) -> list[Tensor]:
     xs = list(tensors) if isinstance(tensors, (list, tuple)) else None
     if not xs:
         what = "an empty sequence" if xs == [] else type(tensors).__name__
-        raise ArgumentError(f"{name}: expected a list of tensors, got {what}")
+        kind = ArgumentError if xs == [] else DTypeError
+        raise kind(f"{name}: expected a list of tensors, got {what}")
     for k, x in enumerate(xs):
         if not isinstance(x, Tensor):
             raise DTypeError(

@@ -14,7 +14,7 @@ from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
 from weft.core.size import larger
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, ChoiceError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import contiguous
 from weft.ops.creation import arange, ones
@@ -225,7 +225,7 @@ def _pad_axis(x: Tensor, axis: int, amounts: list[int], mode: str) -> Tensor:
         last = size - 1
         positions = ((positions + last) % larger(2 * last, 1) - last).abs()
     else:
-        raise ArgumentError(
+        raise ChoiceError(
             "pad: mode must be 'constant', 'reflect', 'replicate' or 'circular', "
             f"got {mode!r}"
         )

@@ -284,15 +284,16 @@ def _along_rows(x: Any, index: Any) -> Any:
 def picked(x: Tensor, index: Tensor) -> Tensor:
     """Elements of x (N, C, *S) by flat indices into *S, (N, C, *Y)."""
     flat = reshape(x, (x.numel(),))
-    return reshape(take_op(flat, _into_all(x.shape, index)), index.shape)
+    places = reshape(into_all(x.shape, index), (index.numel(),))
+    return reshape(take_op(flat, places), index.shape)
 
 
-def _into_all(shape: Any, index: Tensor) -> Tensor:
+def into_all(shape: Any, index: Tensor) -> Tensor:
     """Flat indices into the whole of a tensor, from those into its *S."""
     size = math.prod(shape[2:])
     start = arange(shape[0] * shape[1], device=index.device) * size
     start = reshape(start, (*shape[:2], *(1,) * (len(shape) - 2)))
-    return reshape(index + start, (index.numel(),))
+    return index + start
 
 
 def _found(
@@ -309,7 +310,8 @@ def _put_back(
 ) -> Tensor:  # fmt: skip
     """The gradient of the input: each window's goes to its largest element."""
     index = _found(x, kernel, stride, padding, dilation, counts)
-    added = add_at(reshape(g, (g.numel(),)), _into_all(x.shape, index), size=x.numel())
+    places = reshape(into_all(x.shape, index), (index.numel(),))
+    added = add_at(reshape(g, (g.numel(),)), places, size=x.numel())
     return reshape(added, x.shape)
 
 

@@ -28,7 +28,7 @@ from weft.dtype import (
     int32,
     uint8,
 )  # fmt: skip
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
@@ -361,7 +361,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 def _with_rank(name: str, ndim: int, *tensors: Tensor) -> tuple[Tensor, ...]:
     for x in tensors:
         if x.ndim != ndim:
-            raise ShapeError(f"{name}: expected {ndim}-d tensors, got shape {x.shape}")
+            raise RankError(f"{name}: expected {ndim}-d tensors, got shape {x.shape}")
     return tensors
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.device import cpu
+from weft.core.device import device as find_device
 from weft.core.dispatch import beside, bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element
@@ -294,7 +295,8 @@ class Generator:
     True
     """
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: Any = "cpu") -> None:
+        find_device(device)  # an unknown one is refused
         self._seed = 0
         self._counter = 0
         self._lock = threading.Lock()
@@ -308,7 +310,9 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Restart from a seed."""
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-            raise DTypeError(f"manual_seed: expected an int, got {type(seed).__name__}")
+            raise ArgumentError(
+                f"manual_seed: expected an int, got {type(seed).__name__}"
+            )
         self._seed = int(seed) & ((1 << 64) - 1)
         self._counter = 0
         return self
@@ -358,7 +362,7 @@ class Generator:
         """Go on from a state that ``get_state`` gave."""
         array = np.asarray(state.array())
         if array.shape != (2,) or array.dtype != np.int64 or array[1] < 0:
-            raise ArgumentError(
+            raise DTypeError(
                 "set_state: expected the int64 tensor of two elements that get_state "
                 f"gives, got {array.dtype} of shape {array.shape}"
             )
@@ -764,6 +768,9 @@ def normal(
             mean + std if isinstance(mean, Tensor) or isinstance(std, Tensor) else like
         )
         size, dtype = both.shape, dtype or both.dtype
+    if isinstance(std, Tensor) and std.dtype.is_floating_point:
+        text = "normal: expected std of at least 0, got {value}{where}"
+        std = require(std, lambda s: s >= 0, text)
     shape = parse_size("normal", (size,))
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
     z = _random_float(normal_op, "normal", shape, dtype, generator, device_of(given))
@@ -785,6 +792,10 @@ def multinomial(
     """
     if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")
+    if num_samples < 1:
+        raise ArgumentError(
+            f"multinomial: expected at least one sample, got {num_samples}"
+        )
     weights = _weights(input, num_samples, replacement)
     drawn = num_samples if replacement else input.shape[-1]
     with beside(input):

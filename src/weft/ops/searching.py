@@ -171,6 +171,11 @@ def searchsorted(
             f"searchsorted: side must be 'left' or 'right' (as right=), got {side!r}"
         )
     edges, values = as_tensorlike(sorted_sequence), as_tensorlike(input)
+    if edges.ndim > 1 and edges.shape[:-1] != values.shape[:-1]:
+        raise ShapeError(
+            "searchsorted: expected a sequence of one dimension, or all sizes but the "
+            f"last as the values', got shapes {edges.shape} and {values.shape}"
+        )
     kind = promote_types(edges.dtype, values.dtype)
     if edges.dtype.is_inexact != values.dtype.is_inexact:
         kind = dtypes.float64  # which has most whole numbers

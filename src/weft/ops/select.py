@@ -262,16 +262,6 @@ def nan_to_num(
     return where(isposinf(out), high, where(isneginf(out), low, out))
 
 
-@public(method=True, inplace="")
-def relu(input: Tensor) -> Tensor:
-    """The positive part: 0 below zero, where its derivative is 0 too.
-
-    >>> weft.relu(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.])
-    """
-    return where(input <= 0, 0, input)
-
-
 @public(method=True, inplace="x")
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above it, and ``values`` at zero.

@@ -87,10 +87,9 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
         except Exception:  # found again and explained below
             plain = False
         if plain:
-            old = have.shape
             if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
-                return fast_path.view(_RESHAPE, input, params, array, state, (old,))
+                return fast_path.view(_RESHAPE, input, params, array, state)
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
     if same_shape(wanted, input.shape):
         return input

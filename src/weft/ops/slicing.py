@@ -18,7 +18,13 @@ from weft.core.lowering import Element, Varied, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from weft.errors import (
+    ArgumentError,
+    DTypeError,
+    OutOfRangeError,
+    RankError,
+    ShapeError,
+)
 from weft.ops.public import public
 
 # -- slice and place
@@ -187,7 +193,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     size = input.shape[d] if input.ndim else 1
     first = start + size if start < 0 else start
     if not 0 <= first <= size or length < 0 or first + length > size:
-        raise ShapeError(
+        raise RankError(
             f"narrow: elements {start} to {start + length} are not inside dim {d} "
             f"of size {size}"
         )

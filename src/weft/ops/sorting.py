@@ -20,7 +20,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
 from weft.dtype import sortable
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.elementwise import check_accepts
@@ -285,14 +285,14 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
         if x.numel() == 0:
             if x.dtype.is_floating_point:
                 return x.sum() * math.nan
-            raise ShapeError(f"{name}: expected at least one element, got none")
+            raise RankError(f"{name}: expected at least one element, got none")
         flat = reshape(x, (x.numel(),))
         return _median(name, flat, 0, False, skip_nan=skip_nan).values
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
         return TYPES[name](x, zeros((), dtype=dtypes.int64, device=x.device))
     if x.shape[d] == 0:
-        raise ShapeError(f"{name}: dim {d} of shape {x.shape} is empty")
+        raise RankError(f"{name}: dim {d} of shape {x.shape} is empty")
     valid = (x == x).sum(d, keepdim=True)
     middle = (valid - 1).clamp(min=0) // 2
     if not skip_nan:  # NaN is sorted last, so the last element says if there is one
@@ -555,7 +555,7 @@ def bincount(
     """
     array = concrete("bincount", input)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ArgumentError("bincount: expected a 1-d tensor of integers")
+        raise DTypeError("bincount: expected a 1-d tensor of integers")
     if array.size and array.min() < 0:
         raise ArgumentError(
             f"bincount: expected no negative numbers, got {array.min()}"

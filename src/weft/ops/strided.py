@@ -250,17 +250,6 @@ def storage_of(name: str, x: Tensor) -> Tensor:
     return reshape(permute(root, order), (-1,))
 
 
-def offset_of(x: Tensor) -> int:
-    """The offset of a view in the memory of its base, in elements."""
-    if x._base is None:
-        return 0
-    mine, whole = x.layout_array(), x._base.layout_array()
-    if not isinstance(mine, np.ndarray) or not isinstance(whole, np.ndarray):
-        return 0
-    start = np.lib.array_utils.byte_bounds(whole)[0]
-    return (mine.__array_interface__["data"][0] - start) // mine.itemsize
-
-
 @public(method=True)
 def as_strided(
     input: Tensor, size: Any, stride: Any, storage_offset: int | None = None

@@ -34,7 +34,7 @@ from weft import as_tensor
 from weft.autograd.modes import enable_grad, no_grad
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError, DTypeError, MemberError
 from weft.nn.module import Module, ParameterIterator
 from weft.nn.saving import RemovableHandle
 from weft.optim.flat import State, check_memory, plan
@@ -155,6 +155,8 @@ class Optimizer:
 
         @functools.wraps(func)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if "_optimizer_step_pre_hooks" not in self.__dict__:
+                return func(self, *args, **kwargs)  # a wrapper of another optimizer
             before = self._optimizer_step_pre_hooks
             after = self._optimizer_step_post_hooks
             if not (before or after or STEP_PRE_HOOKS or STEP_POST_HOOKS):
@@ -797,7 +799,7 @@ def _parts_of(state_dict: Any) -> tuple[Any, Any]:
         or not {"state", "param_groups"} <= set(state_dict)
         or not all("params" in group for group in state_dict["param_groups"])
     ):
-        raise DTypeError(
+        raise MemberError(
             "load_state_dict: expected a dictionary with 'state' and 'param_groups', "
             f"as state_dict() gives, got {_brief(state_dict)}"
         )

@@ -10,7 +10,7 @@ import numpy as np
 import weft
 from weft import layouts
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, OutOfRangeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.sparse import operators
 from weft.sparse.operators import sampled_addmm
 from weft.sparse.tensor import (
@@ -318,6 +318,8 @@ def _from_dense(x: Tensor, sparse_dim: int) -> SparseCOO:
 
 def sparse_mask(x: Tensor, mask: SparseTensor) -> Any:
     """The elements of a tensor where a sparse one has some."""
+    if not isinstance(mask, SparseTensor):
+        raise DTypeError(f"sparse_mask: expected a sparse mask, got {mask.layout}")
     if tuple(x.shape) != tuple(mask.shape):
         raise ShapeError(f"sparse_mask: expected shapes to agree, got {x.shape} and "
                          f"{mask.shape}")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Functions on arrays under TensorFlow 1's names, beyond those in ``static.math``."""
+"""Shapes, and arrays that are made, under TensorFlow 1's names."""
 
 from __future__ import annotations
 
@@ -8,117 +8,27 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.core.dims import normalize_dim
+from weft.core.size import TensorShape
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
-from weft.static.building import as_node, building, function, named
+from weft.static.building import (
+    SHAPE_OF_VALUES,
+    as_node,
+    function,
+    given,
+    refused,
+)
 from weft.static.graph import StaticTensor, constant
 from weft.static.math import (
-    _binary,
     _node,
-    _reduction,
-    _unary,
-    floordiv,
-    mod,
-    multiply,
-    truediv,
+    identity,
 )
+from weft.static.math import shape as shape_of
 from weft.static.rnn import reversed_in_time
 from weft.static.shapes import sizes_of
-from weft.static.variable import Variable
 
 newaxis = None
-
-# -- element by element
-
-acos, acosh = _unary(weft.acos, "acos"), _unary(weft.acosh, "acosh", "[1.5]")
-asin, asinh = _unary(weft.asin, "asin"), _unary(weft.asinh, "asinh")
-atan, atanh = _unary(weft.atan, "atan"), _unary(weft.atanh, "atanh")
-cosh, sinh = _unary(weft.cosh, "cosh"), _unary(weft.sinh, "sinh")
-digamma, lgamma = _unary(weft.digamma, "digamma"), _unary(weft.lgamma, "lgamma")
-erf, erfc = _unary(weft.erf, "erf"), _unary(weft.erfc, "erfc")
-expm1, log1p = _unary(weft.expm1, "expm1"), _unary(weft.log1p, "log1p")
-is_finite, is_inf = _unary(weft.isfinite, "is_finite"), _unary(weft.isinf, "is_inf")
-is_nan = _unary(weft.isnan, "is_nan")
-round, rint = _unary(weft.round, "round"), _unary(weft.round, "rint")
-atan2 = _binary(weft.atan2, "atan2", "[1.0], [2.0]")
-floormod = mod
-floor_div = floordiv
-truncatemod = _binary(weft.fmod, "truncatemod")
-logical_xor = _binary(weft.logical_xor, "logical_xor", "[True], [False]")
-squared_difference = _binary(
-    lambda x, y: (x - y) ** 2, "squared_difference", "[3.0], [2.0]"
-)
-xdivy = _binary(
-    lambda x, y: weft.where(x == 0, 0.0, x / weft.where(x == 0, 1.0, y)),
-    "xdivy", "[3.0], [2.0]",
-)  # fmt: skip
-reduce_logsumexp = _reduction(weft.logsumexp, "reduce_logsumexp")
-reduce_variance = _reduction(
-    lambda x, dims, keep: weft.var(x, dims, correction=0, keepdim=keep),
-    "reduce_variance",
-)
-reduce_std = _reduction(
-    lambda x, dims, keep: weft.std(x, dims, correction=0, keepdim=keep), "reduce_std"
-)
-
-
-@function
-def div(x: Any, y: Any) -> Any:
-    """The quotient as Python 2 had it: of whole numbers, rounded down.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run([weft.static.div([7], [2]), weft.static.div([7.0], [2.0])])
-    [array([3]), array([3.5], dtype=float32)]
-    """
-    return (truediv if as_node(x).dtype.is_inexact else floordiv)(x, y)
-
-
-@function
-def div_no_nan(x: Any, y: Any) -> Any:
-    """The quotient, and zero where the divisor is zero.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.div_no_nan([1.0, 1.0], [2.0, 0.0]))
-    array([0.5, 0. ], dtype=float32)
-    """
-    x, y = as_node(x), as_node(y)
-    return weft.where(y == 0, 0.0, x / weft.where(y == 0, 1.0, y))
-
-
-def _cast(name: str, dtype: Any) -> Any:
-    def call(x: Any) -> Any:
-        return as_node(x).to(dtype)
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"""The tensor as {dtype.name}.
-
-    >>> with weft.static.Graph().as_default():
-    ...     weft.static.{name}([1, 2]).dtype
-    weft.{dtype.name}
-    """
-    return function(call)
-
-
-to_float, to_double = _cast("to_float", weft.float32), _cast("to_double", weft.float64)
-to_int32, to_int64 = _cast("to_int32", weft.int32), _cast("to_int64", weft.int64)
-
-
-@function
-def saturate_cast(value: Any, dtype: Any) -> Any:
-    """The tensor in another dtype, limited to what it can hold.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.saturate_cast([300.0, -1.0], weft.uint8))
-    array([255,   0], dtype=uint8)
-    """
-    wanted = as_dtype(dtype)
-    if wanted.is_inexact:
-        return as_node(value).to(wanted)
-    limits = np.iinfo(wanted.np)
-    return weft.clamp(as_node(value), int(limits.min), int(limits.max)).to(wanted)
-
 
 # -- shapes
 
@@ -132,15 +42,7 @@ def expand_dims(input: Any, axis: int | None = None, dim: int | None = None) -> 
     ...     weft.static.expand_dims(weft.static.constant([1, 2]), 0).get_shape()
     (1, 2)
     """
-    return _node(input).unsqueeze(_given("expand_dims", axis, dim))
-
-
-def _given(what: str, *choices: Any) -> Any:
-    """The first of an argument's old and new names that was given."""
-    for one in choices:
-        if one is not None:
-            return one
-    raise ArgumentError(f"{what}: expected an axis")
+    return _node(input).unsqueeze(given("expand_dims", axis, dim))
 
 
 @function
@@ -232,7 +134,12 @@ def split(
         count = int(num_or_size_splits)
         if isinstance(whole, int) and whole % count:
             raise ShapeError(f"split: {whole} elements are not {count} equal parts")
-        return list(weft.split(x, whole // count, axis))
+        if isinstance(whole, int):
+            return list(weft.split(x, whole // count, axis))
+        part = whole // count
+        if part * count != whole:
+            raise ShapeError(f"split: {whole} elements are not {count} equal parts")
+        return [x.narrow(axis, part * k, part) for k in builtins.range(count)]
     sizes = list(num_or_size_splits)
     if -1 in sizes:
         rest = whole - sum(n for n in sizes if n != -1)
@@ -332,8 +239,8 @@ def reverse_sequence(
     ...     session.run(weft.static.reverse_sequence([[1, 2, 3]], [2], 1))
     array([[2, 1, 3]])
     """
-    time = _given("reverse_sequence", seq_axis, seq_dim)
-    batch = _given("reverse_sequence", batch_axis, batch_dim, 0)
+    time = given("reverse_sequence", seq_axis, seq_dim)
+    batch = given("reverse_sequence", batch_axis, batch_dim, 0)
     return reversed_in_time(as_node(input), seq_lengths, time, batch)
 
 
@@ -406,213 +313,45 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return weft.where(flags, x, y)
 
 
-def _refused(name: str, why: str, instead: str) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        raise ArgumentError(f"{name}: {why}; {instead}")
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"""Refused: {why}; {instead}.
-
-    >>> weft.static.{name}([1.0])
-    Traceback (most recent call last):
-    ...
-    weft.errors.ArgumentError: {name}: ...
-    """
-    return call
-
-
-_SHAPE = "the result's shape depends on values, which a graph cannot have"
-boolean_mask = _refused(
-    "boolean_mask", _SHAPE, "multiply by cast(mask, float32), or use where(mask, x, 0)"
-)
-unique = _refused("unique", _SHAPE, "call numpy.unique on fetched values")
-dynamic_partition = _refused(
-    "dynamic_partition", _SHAPE, "use where(partitions == k, x, 0) for each part"
+boolean_mask = refused(
+    "boolean_mask",
+    SHAPE_OF_VALUES,
+    "multiply by cast(mask, float32), or use where(mask, x, 0)",
+)  # fmt: skip
+unique = refused("unique", SHAPE_OF_VALUES, "call numpy.unique on fetched values")
+dynamic_partition = refused(
+    "dynamic_partition",
+    SHAPE_OF_VALUES,
+    "use where(partitions == k, x, 0) for each part",
 )
 
 
-# -- picking and placing
+@function
+def depth_to_space(input: Any, block_size: int) -> Any:
+    """Channels moved into blocks of space.
 
-
-def _flat_index(indices: Any, shape: Any) -> Any:
-    """Rows of indices as positions in an array that was made flat."""
-    position = indices[..., 0]
-    for k, n in enumerate(shape[1:], 1):
-        position = position * n + indices[..., k]
-    return position
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.depth_to_space(np.ones((1, 2, 2, 8)), 2)).shape
+    (1, 4, 4, 2)
+    """
+    x, b = as_node(input), block_size
+    n, h, w, c = x.shape
+    x = x.reshape(n, h, w, b, b, c // (b * b)).permute(0, 1, 3, 2, 4, 5)
+    return x.reshape(n, h * b, w * b, c // (b * b))
 
 
 @function
-def gather_nd(params: Any, indices: Any) -> Any:
-    """Elements or slices by rows of indices, one index an axis.
+def space_to_depth(input: Any, block_size: int) -> Any:
+    """Blocks of space moved into channels.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]))
-    array([2, 3])
+    ...     session.run(weft.static.space_to_depth(np.ones((1, 4, 4, 2)), 2)).shape
+    (1, 2, 2, 8)
     """
-    x, ids = as_node(params), as_node(indices)
-    return x[tuple(ids[..., k] for k in builtins.range(ids.shape[-1]))]
-
-
-@function
-def scatter_nd(indices: Any, updates: Any, shape: Any) -> Any:
-    """Zeros, with updates added at rows of indices.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.scatter_nd([[1], [1]], [5.0, 6.0], [3]))
-    array([ 0., 11.,  0.], dtype=float32)
-    """
-    ids, values = as_node(indices), as_node(updates)
-    sizes = sizes_of(shape)
-    depth = ids.shape[-1]
-    rest = sizes[depth:]
-    flat = _flat_index(ids, sizes[:depth]).reshape(-1)
-    count = _product(sizes[:depth])
-    start = weft.zeros((count, *rest), dtype=values.dtype)
-    rows = values.reshape(flat.shape[0], *rest)
-    return weft.index_add(start, 0, flat.to(weft.int64), rows).reshape(sizes)
-
-
-def _product(sizes: Any) -> Any:
-    total = 1
-    for n in sizes:
-        total = total * n
-    return total
-
-
-def _rows(name: str, change: Any, text: str) -> Any:
-    def call(
-        ref: Variable, indices: Any, updates: Any, use_locking: bool = False
-    ) -> Any:
-        ids = as_node(indices).to(weft.int64)
-        now = ref.read_value()
-        new = as_node(updates, ref.dtype)
-        rows = ref.shape[1:]
-        new = weft.broadcast_to(new, (*ids.shape, *rows)) if new.ndim == 0 else new
-        ids, new = ids.reshape(-1), new.reshape(-1, *rows)
-        return ref.assign(change(now, ids, new))
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"""{text} Gives the variable's new value.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     w = weft.static.Variable([1.0, 2.0, 3.0])
-    ...     session.run(w.initializer)
-    ...     session.run(weft.static.{name}(w, [1], [10.0])).shape
-    (3,)
-    """
-    return function(call)
-
-
-scatter_update = _rows(
-    "scatter_update", lambda x, i, v: weft.index_copy(x, 0, i, v),
-    "Rows of a variable set to new ones.",
-)  # fmt: skip
-scatter_add = _rows(
-    "scatter_add", lambda x, i, v: weft.index_add(x, 0, i, v),
-    "Updates added to rows of a variable.",
-)  # fmt: skip
-scatter_sub = _rows(
-    "scatter_sub", lambda x, i, v: weft.index_add(x, 0, i, -v),
-    "Updates taken off rows of a variable.",
-)  # fmt: skip
-
-
-@function
-def argmax(
-    input: Any, axis: int | None = None, dimension: int | None = None,
-    output_type: Any = weft.int64,
-) -> Any:  # fmt: skip
-    """The index of the largest element along an axis.
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     int(session.run(weft.static.argmax(weft.static.constant([1, 5, 2]))))
-    1
-    """
-    found = weft.argmax(_node(input), _given("argmax", axis, dimension, 0))
-    return found.to(as_dtype(output_type))
-
-
-@function
-def argmin(
-    input: Any, axis: int | None = None, dimension: int | None = None,
-    output_type: Any = weft.int64,
-) -> Any:  # fmt: skip
-    """The index of the smallest element along an axis.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     int(session.run(weft.static.argmin([3, 1, 2])))
-    1
-    """
-    found = weft.argmin(_node(input), _given("argmin", axis, dimension, 0))
-    return found.to(as_dtype(output_type))
-
-
-arg_max, arg_min = argmax, argmin
-
-
-def _descending(direction: str) -> bool:
-    if direction not in ("ASCENDING", "DESCENDING"):
-        raise ArgumentError(
-            f"direction: expected 'ASCENDING' or 'DESCENDING', got {direction!r}"
-        )
-    return direction == "DESCENDING"
-
-
-@function
-def sort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
-    """The elements in order along an axis.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.sort([3, 1, 2], direction="DESCENDING"))
-    array([3, 2, 1])
-    """
-    return weft.sort(as_node(values), axis, _descending(direction))[0]
-
-
-@function
-def argsort(
-    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False
-) -> Any:
-    """The indices that put elements in order along an axis; equal ones as they were.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.argsort([3, 1, 2]))
-    array([1, 2, 0], dtype=int32)
-    """
-    x = as_node(values)
-    found = weft.argsort(x, axis, _descending(direction), stable=True)
-    return found.to(weft.int32)
-
-
-def _cumulative(name: str, fn: Any, neutral: int) -> Any:
-    def call(
-        x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
-    ) -> Any:
-        x = as_node(x)
-        d = normalize_dim(name, axis, x.ndim)
-        x = weft.flip(x, (d,)) if reverse else x
-        if exclusive:  # each without the element itself: shifted by one
-            one = weft.full_like(x.narrow(d, 0, 1), neutral)
-            x = weft.cat([one, x], d).narrow(d, 0, x.shape[d])
-        out = fn(x, d)
-        return weft.flip(out, (d,)) if reverse else out
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"""The running {"sum" if neutral == 0 else "product"} along an axis.
-
-    ``exclusive`` leaves each element itself out, ``reverse`` begins at the end.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.{name}([1.0, 2.0, 3.0])).shape
-    (3,)
-    """
-    return function(call)
-
-
-cumsum = _cumulative("cumsum", weft.cumsum, 0)
-cumprod = _cumulative("cumprod", weft.cumprod, 1)
+    x, b = as_node(input), block_size
+    n, h, w, c = x.shape
+    x = x.reshape(n, h // b, b, w // b, b, c).permute(0, 1, 3, 2, 4, 5)
+    return x.reshape(n, h // b, w // b, b * b * c)
 
 
 # -- making
@@ -728,450 +467,135 @@ def meshgrid(*args: Any, indexing: str = "xy") -> list[Any]:
     return list(weft.meshgrid(*[as_node(a) for a in args], indexing=indexing))
 
 
-# -- matrices
-
-
-def _matrix(name: str, fn: Any, text: str, at: str, shape: str) -> Any:
-    def call(input: Any) -> Any:
-        return fn(as_node(input))
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"""{text}
+@function
+def roll(input: Any, shift: Any, axis: Any) -> Any:
+    """Elements moved along axes; those that leave at one end come in at the other.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.{name}({at})).shape
-    {shape}
+    ...     session.run(weft.static.roll([1, 2, 3], 1, 0))
+    array([3, 1, 2])
     """
-    return function(call)
-
-
-_TWO = "[[2.0, 1.0], [1.0, 2.0]]"
-matrix_inverse = _matrix(
-    "matrix_inverse", weft.linalg.inv, "The inverse of matrices.", _TWO, "(2, 2)"
-)
-matrix_determinant = _matrix(
-    "matrix_determinant", weft.linalg.det, "The determinants of matrices.", _TWO, "()"
-)
-cholesky = _matrix(
-    "cholesky", weft.linalg.cholesky, "``L`` with ``L @ L.T`` the matrix.", _TWO,
-    "(2, 2)",
-)  # fmt: skip
-matrix_transpose = _matrix(
-    "matrix_transpose", lambda x: x.transpose(-2, -1), "The last two axes exchanged.",
-    "[[1.0, 2.0]]", "(2, 1)",
-)  # fmt: skip
-trace = _matrix(
-    "trace", lambda x: weft.diagonal(x, dim1=-2, dim2=-1).sum(-1),
-    "The sums of diagonals.", _TWO, "()",
-)  # fmt: skip
-diag = _matrix(
-    "diag", lambda x: weft.diag_embed(x.reshape(-1)).reshape(*x.shape, *x.shape),
-    "The tensor as the diagonal of one with twice the axes.", "[1.0, 2.0]", "(2, 2)",
-)  # fmt: skip
-diag_part = _matrix(
-    "diag_part", weft.diagonal, "The diagonal of a matrix.", _TWO, "(2,)"
-)
-matrix_diag = _matrix(
-    "matrix_diag", weft.diag_embed, "Matrices with these diagonals.", "[1.0, 2.0]",
-    "(2, 2)",
-)  # fmt: skip
-matrix_diag_part = _matrix(
-    "matrix_diag_part", lambda x: weft.diagonal(x, dim1=-2, dim2=-1),
-    "The diagonals of matrices.", _TWO, "(2,)",
-)  # fmt: skip
+    return weft.roll(as_node(input), shift, axis)
 
 
 @function
-def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False) -> Any:
-    """``x`` with ``matrix @ x == rhs``.
+def repeat(input: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Each element so many times.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.matrix_solve([[2.0]], [[6.0]]))
-    array([[3.]], dtype=float32)
+    ...     session.run(weft.static.repeat([1, 2], 2))
+    array([1, 1, 2, 2])
     """
-    a = as_node(matrix)
-    return weft.linalg.solve(a.transpose(-2, -1) if adjoint else a, as_node(rhs))
+    return weft.repeat_interleave(as_node(input), repeats, axis)
 
 
 @function
-def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
-    """Singular values ``s``, and ``u`` and ``v`` with ``u @ diag(s) @ v.T`` the matrix.
+def ensure_shape(x: Any, shape: Any) -> Any:
+    """The tensor, with sizes that are known from here on and checked in a run.
 
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     s, u, v = session.run(weft.static.svd([[3.0, 0.0], [0.0, 2.0]]))
-    ...     s
-    array([3., 2.], dtype=float32)
+    >>> with weft.static.Graph().as_default():
+    ...     x = weft.static.placeholder(weft.float32, [None, 2])
+    ...     weft.static.ensure_shape(x, [3, 2]).get_shape()
+    (3, 2)
     """
-    u, s, vt = weft.linalg.svd(as_node(tensor), full_matrices=full_matrices)
-    return (s, u, vt.transpose(-2, -1)) if compute_uv else s
+    out = identity(x)
+    out.set_shape(shape)
+    return out
 
 
 @function
-def qr(input: Any, full_matrices: bool = False) -> Any:
-    """``q`` with orthonormal columns and an upper triangle ``r``: ``q @ r``.
+def shape_n(input: Any, out_type: Any = weft.int32) -> list[Any]:
+    """The shape of each of several tensors.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     [x.shape for x in session.run(weft.static.qr([[1.0], [2.0]]))]
-    [(2, 1), (1, 1)]
+    ...     session.run(weft.static.shape_n([[1.0, 2.0]]))
+    [array([2], dtype=int32)]
     """
-    return weft.linalg.qr(as_node(input), "complete" if full_matrices else "reduced")
+    return [shape_of(x, out_type=out_type) for x in input]
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape that tensors of two shapes have together.
+
+    >>> weft.static.broadcast_static_shape([3, 1], [4])
+    (3, 4)
+    """
+    return TensorShape(np.broadcast_shapes(tuple(shape_x), tuple(shape_y)))
+
+
+def dimension_value(dimension: Any) -> int | None:
+    """The number of a size; None if a run decides it.
+
+    >>> weft.static.dimension_value(weft.static.Dimension(3))
+    3
+    """
+    return None if dimension is None else getattr(dimension, "value", dimension)
 
 
 @function
-def self_adjoint_eig(tensor: Any) -> Any:
-    """Eigenvalues (rising) and eigenvectors of symmetric matrices.
+def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any) -> Any:
+    """Blocks of space, after zeros around them, moved into the batch.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.self_adjoint_eig([[2.0, 0.0], [0.0, 1.0]]))[0]
-    array([1., 2.], dtype=float32)
+    ...     x = np.ones((1, 2, 2, 1), "f")
+    ...     y = weft.static.space_to_batch_nd(x, [2, 2], np.zeros((2, 2)))
+    ...     session.run(y).shape
+    (4, 1, 1, 1)
     """
-    return tuple(weft.linalg.eigh(as_node(tensor)))
+    blocks, ends = np.asarray(block_shape).tolist(), np.asarray(paddings, int).tolist()
+    x, axes = as_node(input), len(blocks)
+    wide = [n for pair in reversed(ends) for n in pair]
+    x = F.pad(x, [0, 0] * (x.ndim - 1 - axes) + wide)
+    batch, space, rest = x.shape[0], x.shape[1 : axes + 1], x.shape[axes + 1 :]
+    split = [m for n, b in zip(space, blocks, strict=True) for m in (n // b, b)]
+    count = builtins.range
+    order = [*count(2, 2 * axes + 1, 2), 0, *count(1, 2 * axes + 1, 2)]
+    order += count(2 * axes + 1, 2 * axes + 1 + len(rest))
+    x = x.reshape(batch, *split, *rest).permute(order)
+    small = [n // b for n, b in zip(space, blocks, strict=True)]
+    return x.reshape(batch * int(np.prod(blocks)), *small, *rest)
 
 
 @function
-def norm(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False,
-    keep_dims: bool | None = None,
-) -> Any:  # fmt: skip
-    """The norm of vectors along an axis, or of all elements.
+def batch_to_space_nd(input: Any, block_shape: Any, crops: Any) -> Any:
+    """Blocks of the batch moved into space, whose ends are then cut off.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     float(session.run(weft.static.norm([3.0, 4.0])))
-    5.0
+    ...     x = np.ones((4, 1, 1, 1), "f")
+    ...     y = weft.static.batch_to_space_nd(x, [2, 2], np.zeros((2, 2)))
+    ...     session.run(y).shape
+    (1, 2, 2, 1)
     """
-    kept = keepdims if keep_dims is None else keep_dims
-    x = as_node(tensor)
-    if isinstance(axis, (list, tuple)) and len(axis) == 2 and ord != "euclidean":
-        return weft.linalg.matrix_norm(x, ord, tuple(axis), kept)
-    power = 2 if ord in ("euclidean", "fro") else ord
-    return weft.linalg.vector_norm(x, power, axis, kept)
+    blocks, ends = np.asarray(block_shape).tolist(), np.asarray(crops, int).tolist()
+    x, axes, count = as_node(input), len(blocks), builtins.range
+    space, rest = x.shape[1 : axes + 1], x.shape[axes + 1 :]
+    batch = x.shape[0] // int(np.prod(blocks))
+    order = [axes, *[d for k in count(axes) for d in (axes + 1 + k, k)]]
+    order += count(2 * axes + 1, 2 * axes + 1 + len(rest))
+    x = x.reshape(*blocks, batch, *space, *rest).permute(order)
+    x = x.reshape(batch, *[n * b for n, b in zip(space, blocks, strict=True)], *rest)
+    for axis, (low, high) in enumerate(ends, 1):
+        x = x.narrow(axis, low, x.shape[axis] - low - high)
+    return x
 
 
-@function
-def tensordot(a: Any, b: Any, axes: Any) -> Any:
-    """Products summed over axes: so many last and first ones, or lists of them.
+def space_to_batch(input: Any, paddings: Any, block_size: int) -> Any:
+    """``space_to_batch_nd`` of two axes with one block size.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.tensordot([[1.0, 2.0]], [[3.0], [4.0]], 1))
-    array([[11.]], dtype=float32)
+    ...     x = np.ones((1, 2, 2, 1), "f")
+    ...     session.run(weft.static.space_to_batch(x, [[0, 0], [0, 0]], 2)).shape
+    (4, 1, 1, 1)
     """
-    return weft.tensordot(as_node(a), as_node(b), axes)
+    return space_to_batch_nd(input, [block_size] * 2, paddings)
 
 
-@function
-def einsum(equation: str, *inputs: Any) -> Any:
-    """Products summed as an equation of indices says.
+def batch_to_space(input: Any, crops: Any, block_size: int) -> Any:
+    """``batch_to_space_nd`` of two axes with one block size.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.einsum("i,i->", [1.0, 2.0], [3.0, 4.0])).item()
-    11.0
+    ...     x = np.ones((4, 1, 1, 1), "f")
+    ...     session.run(weft.static.batch_to_space(x, [[0, 0], [0, 0]], 2)).shape
+    (1, 2, 2, 1)
     """
-    given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], tuple) else inputs
-    return weft.einsum(equation, *[as_node(x) for x in given])
-
-
-@function
-def matrix_band_part(input: Any, num_lower: int, num_upper: int) -> Any:
-    """A band around the diagonals of matrices; -1 keeps a whole triangle.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.matrix_band_part([[1, 2], [3, 4]], -1, 0))
-    array([[1, 0],
-           [3, 4]])
-    """
-    x = as_node(input)
-    x = x if num_lower < 0 else weft.triu(x, -num_lower)
-    return x if num_upper < 0 else weft.tril(x, num_upper)
-
-
-@function
-def cross(a: Any, b: Any) -> Any:
-    """The cross product of vectors along the last axis.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]))
-    array([0., 0., 1.], dtype=float32)
-    """
-    return weft.linalg.cross(as_node(a), as_node(b))
-
-
-# -- segments and counts
-
-
-def _scattered(rows: Any, ids: Any, count: Any, kind: str, start: Any) -> Any:
-    """Rows put together by their ids; those with an id below zero count for none."""
-    # a first row takes what counts for none, so that an id too large is an error
-    place = weft.where(ids < 0, 0, ids + 1).to(weft.int64)
-    place = place.reshape(-1, *[1] * (rows.ndim - 1))
-    into = weft.full((count + 1, *rows.shape[1:]), start, dtype=rows.dtype)
-    place = weft.broadcast_to(place, rows.shape)
-    return weft.scatter_reduce(into, 0, place, rows, kind).narrow(0, 1, count)
-
-
-def _segments(name: str, text: str, kind: str) -> Any:
-    def call(data: Any, segment_ids: Any, num_segments: Any) -> Any:
-        x, ids = as_node(data), as_node(segment_ids)
-        rows, ids = x.reshape(-1, *x.shape[ids.ndim :]), ids.reshape(-1)
-        if kind == "mean":
-            total = _scattered(rows, ids, num_segments, "sum", 0)
-            ones = _scattered(weft.ones_like(rows), ids, num_segments, "sum", 0)
-            return total / weft.clamp(ones, 1)
-        start = _starts(x.dtype)[kind]
-        return _scattered(rows, ids, num_segments, kind, start)
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"""The {text} of the rows of each segment, which ``ids`` tell.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     data, ids = [1.0, 2.0, 4.0], [0, 1, 0]
-    ...     session.run(weft.static.{name}(data, ids, 2))
-    {_SEGMENT_EXAMPLES[text]}
-    """
-    return function(call)
-
-
-def _starts(dtype: Any) -> dict[str, Any]:
-    """What an empty segment has."""
-    info: Any = np.finfo(dtype.np) if dtype.is_inexact else np.iinfo(dtype.np)
-    ends = [n.item() if isinstance(n, np.generic) else n for n in (info.min, info.max)]
-    return {"sum": 0, "prod": 1, "amax": ends[0], "amin": ends[1]}
-
-
-_SEGMENT_EXAMPLES = {
-    "sum": "array([5., 2.], dtype=float32)",
-    "product": "array([4., 2.], dtype=float32)",
-    "maximum": "array([4., 2.], dtype=float32)",
-    "minimum": "array([1., 2.], dtype=float32)",
-    "mean": "array([2.5, 2. ], dtype=float32)",
-}  # fmt: skip
-unsorted_segment_sum = _segments("unsorted_segment_sum", "sum", "sum")
-unsorted_segment_prod = _segments("unsorted_segment_prod", "product", "prod")
-unsorted_segment_max = _segments("unsorted_segment_max", "maximum", "amax")
-unsorted_segment_min = _segments("unsorted_segment_min", "minimum", "amin")
-unsorted_segment_mean = _segments("unsorted_segment_mean", "mean", "mean")
-segment_sum = _refused(
-    "segment_sum", _SHAPE, "use unsorted_segment_sum with num_segments"
-)
-segment_mean = _refused(
-    "segment_mean", _SHAPE, "use unsorted_segment_mean with num_segments"
-)
-segment_max = _refused(
-    "segment_max", _SHAPE, "use unsorted_segment_max with num_segments"
-)
-
-
-@function
-def histogram_fixed_width(
-    values: Any, value_range: Any, nbins: int = 100, dtype: Any = weft.int32
-) -> Any:
-    """How many values fall into each of equal bins; those outside are in the end bins.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.histogram_fixed_width([0.1, 0.9, 2.0], [0, 1], 2))
-    array([1, 2], dtype=int32)
-    """
-    x = as_node(values)
-    low, high = as_node(value_range, x.dtype).unbind(0)
-    bins = weft.floor((x - low) / (high - low) * nbins)
-    bins = weft.clamp(bins, 0, nbins - 1).reshape(-1)
-    ones = weft.ones_like(bins, dtype=as_dtype(dtype))
-    return _scattered(ones, bins, nbins, "sum", 0)
-
-
-@function
-def bincount(
-    arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None,
-    dtype: Any = weft.int32,
-) -> Any:  # fmt: skip
-    """How often each of the numbers below ``maxlength`` (== ``minlength``) is there.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.bincount([1, 1, 3], minlength=4, maxlength=4))
-    array([0, 2, 0, 1], dtype=int32)
-    """
-    if minlength is None or minlength != maxlength:
-        raise ArgumentError(
-            "bincount: expected minlength and maxlength to be one number; the size of "
-            "the result cannot depend on values"
-        )
-    ids = as_node(arr).reshape(-1)
-    if weights is None:
-        each = weft.ones_like(ids, dtype=as_dtype(dtype))
-    else:
-        each = as_node(weights).reshape(-1)
-    return _scattered(each, weft.where(ids < maxlength, ids, -1), maxlength, "sum", 0)
-
-
-@function
-def confusion_matrix(
-    labels: Any, predictions: Any, num_classes: int | None = None,
-    dtype: Any = weft.int32, weights: Any = None,
-) -> Any:  # fmt: skip
-    """How often each class (a row) was taken for each class (a column).
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.confusion_matrix([0, 1, 1], [0, 0, 1], 2))
-    array([[1, 0],
-           [1, 1]], dtype=int32)
-    """
-    if num_classes is None:
-        raise ArgumentError(
-            "confusion_matrix: expected num_classes; the size of the result cannot "
-            "depend on values"
-        )
-    rows, columns = [
-        one_hot(as_node(ids).reshape(-1), num_classes, dtype=weft.float64)
-        for ids in (labels, predictions)
-    ]
-    if weights is not None:
-        rows = rows * as_node(weights, weft.float64).reshape(-1, 1)
-    return (rows.transpose(0, 1) @ columns).to(as_dtype(dtype))
-
-
-# -- clipping
-
-
-@function
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None) -> Any:
-    """The tensor, shortened to a norm where it is longer.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.clip_by_norm([3.0, 4.0], 1.0))
-    array([0.6, 0.8], dtype=float32)
-    """
-    x = as_node(t)
-    dims = tuple(builtins.range(x.ndim)) if axes is None else sizes_of(axes)
-    square = (x * x).sum(dims, keepdim=True)
-    length = weft.where(square > 0, square, 1.0).sqrt()
-    length = weft.where(square > 0, length, square)
-    return x * clip_norm / weft.maximum(length, as_node(clip_norm, x.dtype))
-
-
-@function
-def clip_by_average_norm(t: Any, clip_norm: Any) -> Any:
-    """The tensor, shortened so that its norm over its size is no larger.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.clip_by_average_norm([3.0, 4.0], 0.5))
-    array([0.6, 0.8], dtype=float32)
-    """
-    x = as_node(t)
-    average = (x * x).sum().sqrt() / _product(x.shape)
-    limit = as_node(clip_norm, x.dtype)
-    return x * clip_norm / weft.maximum(average, limit)
-
-
-@function
-def global_norm(t_list: Any) -> Any:
-    """The norm of all elements of all tensors (None is skipped).
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     float(session.run(weft.static.global_norm([[3.0], [4.0], None])))
-    5.0
-    """
-    squares = [(as_node(t) ** 2).sum() for t in t_list if t is not None]
-    if not squares:
-        raise ArgumentError("global_norm: expected at least one tensor")
-    total = squares[0]
-    for one in squares[1:]:
-        total = total + one
-    return total.sqrt()
-
-
-def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
-) -> tuple[list[Any], Any]:
-    """All tensors, shortened together to a norm; returns them and the norm before.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     (x,), norm = weft.static.clip_by_global_norm([[3.0, 4.0]], 1.0)
-    ...     session.run([x, norm])
-    [array([0.6, 0.8], dtype=float32), array(5., dtype=float32)]
-    """
-    with building():
-        length = global_norm(t_list) if use_norm is None else as_node(use_norm)
-        limit = as_node(clip_norm, length.dtype)
-        rate = limit * weft.minimum(1 / length, 1 / limit)
-        # a norm that is not finite makes everything NaN, as in TensorFlow
-        rate = rate + (length - length)
-        out = [None if t is None else as_node(t) * rate for t in t_list]
-    return [o if o is None else named(o, name) for o in out], length
-
-
-@function
-def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None) -> Any:
-    """The sum of several tensors.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     float(session.run(weft.static.accumulate_n([1.0, 2.0])))
-    3.0
-    """
-    from weft.static.math import add_n
-
-    return add_n(inputs)
-
-
-@function
-def depth_to_space(input: Any, block_size: int) -> Any:
-    """Channels moved into blocks of space.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.depth_to_space(np.ones((1, 2, 2, 8)), 2)).shape
-    (1, 4, 4, 2)
-    """
-    x, b = as_node(input), block_size
-    n, h, w, c = x.shape
-    x = x.reshape(n, h, w, b, b, c // (b * b)).permute(0, 1, 3, 2, 4, 5)
-    return x.reshape(n, h * b, w * b, c // (b * b))
-
-
-@function
-def space_to_depth(input: Any, block_size: int) -> Any:
-    """Blocks of space moved into channels.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.space_to_depth(np.ones((1, 4, 4, 2)), 2)).shape
-    (1, 2, 2, 8)
-    """
-    x, b = as_node(input), block_size
-    n, h, w, c = x.shape
-    x = x.reshape(n, h // b, b, w // b, b, c).permute(0, 1, 3, 2, 4, 5)
-    return x.reshape(n, h // b, w // b, b * b * c)
-
-
-@function
-def tensor_scatter_update(tensor: Any, indices: Any, updates: Any) -> Any:
-    """A tensor with other values at rows of indices.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.tensor_scatter_update([1, 2, 3], [[1]], [9]))
-    array([1, 9, 3])
-    """
-    x, ids = as_node(tensor), as_node(indices)
-    index = tuple(ids[..., k] for k in builtins.range(ids.shape[-1]))
-    return weft.index_put(x, index, as_node(updates, x.dtype))
-
-
-@function
-def count_nonzero(
-    input_tensor: Any, axis: Any = None, keepdims: bool = False,
-    dtype: Any = weft.int64,
-) -> Any:  # fmt: skip
-    """How many elements are not zero.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     int(session.run(weft.static.count_nonzero([0, 3, 4])))
-    2
-    """
-    hits = (as_node(input_tensor) != 0).to(as_dtype(dtype))
-    return hits.sum(axis, keepdim=keepdims) if axis is not None else hits.sum()
-
-
-def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
-    """A number times a tensor.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     session.run(weft.static.scalar_mul(2.0, [1.0, 2.0]))
-    array([2., 4.], dtype=float32)
-    """
-    return multiply(scalar, x, name)
+    return batch_to_space_nd(input, [block_size] * 2, crops)

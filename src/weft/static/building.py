@@ -91,3 +91,38 @@ def numbers(value: Any, count: int, what: str) -> tuple[int, ...]:
     if len(found) != count:
         raise ArgumentError(f"{what}: expected a number or {count}, got {value!r}")
     return found
+
+
+SHAPE_OF_VALUES = "the result's shape depends on values, which a graph cannot have"
+
+
+def refused(name: str, why: str, instead: str) -> Any:
+    """A function of TensorFlow's that raises an error with the reason."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise ArgumentError(f"{name}: {why}; {instead}")
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"""Refused: {why}; {instead}.
+
+    >>> weft.static.{name}([1.0])
+    Traceback (most recent call last):
+    ...
+    weft.errors.ArgumentError: {name}: ...
+    """
+    return call
+
+
+def given(what: str, *choices: Any) -> Any:
+    """The first of an argument's old and new names that was given."""
+    for one in choices:
+        if one is not None:
+            return one
+    raise ArgumentError(f"{what}: expected an axis")
+
+
+def product_of(sizes: Any) -> Any:
+    total = 1
+    for n in sizes:
+        total = total * n
+    return total

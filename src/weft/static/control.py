@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
-from weft.core.pytree import tree_map
+from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
 from weft.errors import ArgumentError
 from weft.static.building import with_scalars
+from weft.static.graph import get_default_graph
 from weft.static.math import _node
+from weft.static.tensor_array import TensorArray, Unshaped
 from weft.static.unranked import record_all, recorded, several
 
 
@@ -31,15 +33,15 @@ def cond(
 
 
 def while_loop(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
-    loop_vars: Any,
-    name: str = "",
-    maximum_iterations: Any = None,
-) -> Any:
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any,
+    shape_invariants: Any = None, parallel_iterations: int = 10,
+    back_prop: bool = True, swap_memory: bool = False, name: str | None = None,
+    maximum_iterations: Any = None, return_same_structure: bool = False,
+) -> Any:  # fmt: skip
     """Run ``body`` on the loop variables while ``cond`` of them holds.
 
-    It stops after ``maximum_iterations``, a number or a node, if that is given. See
+    Variables are tensors, tensor arrays, or lists, tuples and dictionaries of them. The
+    loop stops after ``maximum_iterations``, a number or a node, if that is given. See
     ``Session(loop_limit=)`` for a limit that is an error. One variable in a list comes
     back alone.
 
@@ -52,19 +54,92 @@ def while_loop(
     ...     [float(session.run(x, {n: v})) for v in (0, 3)]
     [1.0, 8.0]
     """
-    variables = tuple(_node(one) for one in loop_vars)
-    if maximum_iterations is None:
-        out = weft.while_loop(cond, lambda *v: tuple(_listed(body(*v))), variables)
-    else:
-        most = _node(maximum_iterations).to(weft.int64)
-        out = weft.while_loop(
-            lambda k, *v: (k < most) & cond(*v),
-            lambda k, *v: (k + 1, *_listed(body(*v))),
-            (_node(0), *variables),
-        )[1:]
-    if len(out) == 1:
+    before = _State()
+    try:
+        out = _loop(cond, body, loop_vars, maximum_iterations)
+    except Unshaped as missing:
+        before.restore()
+        missing.array.shape_rows(missing.shape)
+        return while_loop(
+            cond, body, loop_vars, maximum_iterations=maximum_iterations,
+            return_same_structure=return_same_structure,
+        )  # fmt: skip
+    if len(out) == 1 and not return_same_structure:
         return out[0]
     return list(out) if isinstance(loop_vars, list) else out
+
+
+def _loop(cond: Any, body: Any, loop_vars: Any, most: Any) -> tuple[Any, ...]:
+    """The loop over the tensors in the loop variables."""
+    leaves, structure = tree_flatten(tuple(loop_vars))
+    start = tuple([_held(leaf) for leaf in leaves])
+
+    def given(values: Any) -> Any:
+        pairs = zip(leaves, values, strict=True)
+        return tree_unflatten([_like(leaf, value) for leaf, value in pairs], structure)
+
+    def step(*values: Any) -> Any:
+        found = tree_flatten(tuple(_listed(body(*given(values)))))[0]
+        if len(found) != len(leaves):
+            raise ArgumentError(
+                f"while_loop: expected {len(leaves)} loop variables from the body, as "
+                f"there are, got {len(found)}"
+            )
+        return tuple([_held(leaf) for leaf in found])
+
+    if most is None:
+        out = weft.while_loop(lambda *v: cond(*given(v)), step, start)
+    else:
+        limit = _node(most).to(weft.int64)
+        out = weft.while_loop(
+            lambda k, *v: (k < limit) & cond(*given(v)),
+            lambda k, *v: (k + 1, *step(*v)),
+            (_node(0), *start),
+        )[1:]
+    return tuple(given(out))
+
+
+def _held(leaf: Any) -> Any:
+    """The tensor of a loop variable; of an array without rows, a stand-in."""
+    if not isinstance(leaf, TensorArray):
+        return _node(leaf)
+    return _node(0) if leaf.held is None else leaf.held
+
+
+def _like(leaf: Any, value: Any) -> Any:
+    if not isinstance(leaf, TensorArray):
+        return value
+    return leaf.like(None if leaf.held is None else value)
+
+
+class _State:
+    """What building a loop may add to the graph, so that it can be undone."""
+
+    def __init__(self) -> None:
+        self.graph = graph = get_default_graph()
+        builder = graph.builder
+        self.count, self.names = len(builder.nodes), dict(builder.by_name)
+        self.counts, self.held = dict(builder._counts), dict(builder.variables)
+        self.variables = list(graph.variables)
+        self.collections = {key: list(v) for key, v in graph.collections.items()}
+        kept = graph.store
+        self.store = None if kept is None else _copied(vars(kept))
+
+    def restore(self) -> None:
+        graph = self.graph
+        del graph.builder.nodes[self.count :]
+        graph.builder.by_name, graph.builder._counts = self.names, self.counts
+        graph.builder.variables = self.held
+        graph.variables[:] = self.variables
+        graph.collections = self.collections
+        if self.store is None:
+            graph.store = None
+        else:
+            vars(graph.store).update(self.store)
+
+
+def _copied(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: dict(v) if isinstance(v, dict) else v for k, v in fields.items()}
 
 
 def _listed(value: Any) -> Any:
@@ -151,6 +226,36 @@ def map_fn(fn: Callable[[Any], Any], elems: Any, name: str = "") -> Any:
     array([1., 4.], dtype=float32)
     """
     return weft.map(fn, tree_map(_node, elems))
+
+
+def foldl(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, name: str = "",
+    **options: Any,
+) -> Any:  # fmt: skip
+    """The last value of ``fn(accumulated, element)`` along the first axis.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant([5.0, 1.0, 2.0])
+    ...     float(session.run(weft.static.foldl(lambda a, x: a - x, x)))
+    2.0
+    """
+    found = scan(fn, elems, initializer)
+    return tree_map(lambda x: x[-1], found)
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, name: str = "",
+    **options: Any,
+) -> Any:  # fmt: skip
+    """The last value of ``fn(accumulated, element)``, from the end of the first axis.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant([5.0, 1.0, 8.0])
+    ...     float(session.run(weft.static.foldr(lambda a, x: a - x, x)))
+    2.0
+    """
+    found = scan(fn, elems, initializer, reverse=True)
+    return tree_map(lambda x: x[0], found)
 
 
 while_loop = recorded(

@@ -11,6 +11,7 @@ from typing import Any
 
 import weft
 from weft.core.size import larger
+from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.static.building import function, numbers
@@ -72,25 +73,37 @@ def _total(size: Any, reach: int, step: int) -> Any:
     return larger((-(-size // step) - 1) * step + reach - size, 0)
 
 
-def padded(x: Any, reach: Any, steps: Any, padding: str, fill: float) -> Any:
-    """A value (channels first) with the elements that ``SAME`` adds."""
+def padding_of(
+    x: Any, reach: Any, steps: Any, padding: str, fill: float
+) -> tuple[Any, tuple[tuple[int, int], ...]]:
+    """The elements that ``SAME`` adds before and after each axis of space.
+
+    Where a run decides how many there are, the value (channels first) has them already.
+    """
     padding = padding.upper()
     if padding == "VALID":
-        return x
+        return x, ((0, 0),) * len(reach)
     if padding != "SAME":
         raise ArgumentError(f"padding: expected 'SAME' or 'VALID', got {padding!r}")
-    known: list[int] = []
+    known: list[tuple[int, int]] = []
     sides = zip(x.shape[2:], reach, steps, strict=True)
     for axis, (size, k, step) in enumerate(sides):
         total = _total(size, k, step)
-        amounts = [total // 2, total - total // 2]
+        amounts = total // 2, total - total // 2
         if not isinstance(total, int):
-            x, amounts = _widened(x, axis + 2, amounts, fill), [0, 0]
-        known = [*amounts, *known]
-    return F.pad(x, known, value=fill) if any(known) else x
+            x, amounts = _widened(x, axis + 2, amounts, fill), (0, 0)
+        known.append(amounts)
+    return x, tuple(known)
 
 
-def _widened(x: Any, axis: int, amounts: list[Any], fill: float) -> Any:
+def padded(x: Any, reach: Any, steps: Any, padding: str, fill: float) -> Any:
+    """A value (channels first) with the elements that ``SAME`` adds."""
+    x, known = padding_of(x, reach, steps, padding, fill)
+    amounts = [n for pair in reversed(known) for n in pair]
+    return F.pad(x, amounts, value=fill) if any(amounts) else x
+
+
+def _widened(x: Any, axis: int, amounts: Any, fill: float) -> Any:
     """More elements on an axis, as many as the sizes of a run make necessary."""
     ends = [
         weft.full((*x.shape[:axis], n, *x.shape[axis + 1 :]), fill, dtype=x.dtype)
@@ -110,8 +123,8 @@ def convolved(
     x = _channels_first(x, axes, last)
     w = _node(filters).permute(axes + 1, axes, *range(axes))
     reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], apart, strict=True)]
-    x = padded(x, reach, steps, padding, 0.0)
-    out = _CONVOLUTIONS[axes](x, w, stride=steps, dilation=apart, groups=groups)
+    x, ends = padding_of(x, reach, steps, padding, 0.0)
+    out = _CONVOLUTIONS[axes](x, w, None, steps, ends, apart, groups)
     return _back(out, axes, last)
 
 
@@ -323,3 +336,88 @@ max_pool1d, avg_pool1d = _pool("max_pool1d", 1, True), _pool("avg_pool1d", 1, Fa
 max_pool, avg_pool = _pool("max_pool", 2, True), _pool("avg_pool", 2, False)
 max_pool2d, avg_pool2d = max_pool, avg_pool
 max_pool3d, avg_pool3d = _pool("max_pool3d", 3, True), _pool("avg_pool3d", 3, False)
+
+
+def _axes_of(input: Any) -> int:
+    axes = _node(input).ndim - 2
+    if axes not in _CONVOLUTIONS:
+        raise ShapeError(
+            f"expected a value with one to three axes of space, got {axes}"
+        )
+    return axes
+
+
+@function
+def convolution(
+    input: Any, filter: Any = None, padding: str = "VALID", strides: Any = None,
+    dilation_rate: Any = None, data_format: str | None = None, filters: Any = None,
+) -> Any:  # fmt: skip
+    """A convolution over as many axes as the value has.
+
+    >>> with weft.static.Graph().as_default():
+    ...     x = weft.static.placeholder(weft.float32, [None, 8, 8, 3])
+    ...     w = np.zeros((3, 3, 3, 4), "f")
+    ...     weft.static.nn.convolution(x, w, "VALID").get_shape()
+    (None, 6, 6, 4)
+    """
+    weights = filters if filter is None else filter
+    steps = 1 if strides is None else strides
+    return convolved(
+        input, weights, steps, padding, data_format, dilation_rate, _axes_of(input)
+    )
+
+
+@function
+def pool(
+    input: Any, window_shape: Any, pooling_type: str, padding: str,
+    dilation_rate: Any = None, strides: Any = None, data_format: str | None = None,
+) -> Any:  # fmt: skip
+    """The largest element (``"MAX"``) or the mean (``"AVG"``) of each window.
+
+    >>> with weft.static.Graph().as_default():
+    ...     x = weft.static.placeholder(weft.float32, [None, 8, 8, 3])
+    ...     weft.static.nn.pool(x, [2, 2], "MAX", "VALID", strides=[2, 2]).get_shape()
+    (None, 4, 4, 3)
+    """
+    if pooling_type not in ("MAX", "AVG") or dilation_rate not in (None, 1):
+        raise ArgumentError(
+            f"pool: expected 'MAX' or 'AVG' without dilation, got {pooling_type!r} and "
+            f"{dilation_rate!r}"
+        )
+    steps = 1 if strides is None else strides
+    return pooled(
+        input, window_shape, steps, padding, data_format, _axes_of(input),
+        pooling_type == "MAX",
+    )  # fmt: skip
+
+
+@function
+def max_pool_with_argmax(
+    input: Any, ksize: Any, strides: Any, padding: str, Targmax: Any = weft.int64,
+    include_batch_in_index: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The largest element of each window, and where it is: (y * width + x) * channels
+    + channel.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = np.array([1.0, 5.0, 2.0, 3.0], "f").reshape(1, 2, 2, 1)
+    ...     y, index = weft.static.nn.max_pool_with_argmax(x, 2, 2, "VALID")
+    ...     [int(v.item()) for v in session.run([y, index])]
+    [5, 1]
+    """
+    window = _over_space(ksize, 2, True, "ksize")
+    steps = _over_space(strides, 2, True, "strides")
+    x = _channels_first(input, 2, True)
+    batch, channels, height, width = x.shape
+    wide, ends = padding_of(x, window, steps, padding, -float("inf"))
+    (top, _), (left, _) = ends
+    wide = F.pad(
+        wide, [n for pair in reversed(ends) for n in pair], value=-float("inf")
+    )
+    out, index = F.max_pool2d(wide, window, steps, return_indices=True)
+    y, z = index // wide.shape[3] - top, index % wide.shape[3] - left
+    place = (y * width + z) * channels + weft.arange(channels).reshape(1, -1, 1, 1)
+    if include_batch_in_index:
+        size = height * width * channels
+        place = place + weft.arange(batch).reshape(-1, 1, 1, 1) * size
+    return _back(out, 2, True), _back(place, 2, True).to(as_dtype(Targmax))

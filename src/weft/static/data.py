@@ -25,6 +25,7 @@ from weft.static.graph import (
     Graph,
     Operation,
     StaticTensor,
+    constant,
     get_default_graph,
     placeholder,
 )
@@ -174,6 +175,44 @@ class Dataset:
 
         types, shapes = made.types, made.shapes
         return Dataset(start, made.structure, types, shapes, self._inputs)
+
+    def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
+        """The elements of the data sets that a function makes, one after another.
+
+        The function gets the values of an element, not nodes, for each element anew.
+        """
+        return self.interleave(map_func, 1)
+
+    def interleave(
+        self, map_func: Callable[..., Any], cycle_length: int = 1,
+        block_length: int = 1, num_parallel_calls: Any = None,
+    ) -> Dataset:  # fmt: skip
+        """The elements of the data sets that a function makes, by turns."""
+        first = _Made(self, map_func)
+
+        def start(given: Given) -> Elements:
+            waiting = (first(element, given) for element in self._start(given))
+            open_ones = list(itertools.islice(waiting, cycle_length))
+            while open_ones:
+                for one in list(open_ones):
+                    found = list(itertools.islice(one, block_length))
+                    yield from found
+                    if len(found) < block_length:
+                        place = open_ones.index(one)
+                        open_ones[place : place + 1] = itertools.islice(waiting, 1)
+
+        made = first.example
+        return Dataset(start, made._structure, made._types, made._shapes, self._inputs)
+
+    def unbatch(self) -> Dataset:
+        """The rows of each element."""
+        shapes = [tuple(shape)[1:] for shape in self._shapes]
+
+        def start(given: Given) -> Elements:
+            for element in self._start(given):
+                yield from zip(*element, strict=True)
+
+        return self._with(start, shapes)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """The elements for which a function, written with nodes, holds."""
@@ -456,7 +495,7 @@ class _Leaf:
 
     def __init__(self, value: Any) -> None:
         self.node = None
-        if isinstance(value, StaticTensor) and value.op is CONSTANT:
+        if isinstance(value, StaticTensor) and value.node.op is CONSTANT:
             value = value.node.params["value"]
         if isinstance(value, StaticTensor):
             self.node, self.dtype = value, value.dtype
@@ -580,6 +619,39 @@ def _like(structure: Any, value: Any) -> list[Any]:
     else:
         return [value]
     return [leaf for inner, one in parts for leaf in _like(inner, one)]
+
+
+class _Made:
+    """The data sets that a function makes of elements, in a graph of their own."""
+
+    def __init__(self, dataset: Dataset, fn: Callable[..., Any]) -> None:
+        self.dataset, self.fn = dataset, fn
+        kinds = zip(dataset._types, dataset._shapes, strict=True)
+        zeros = [
+            np.zeros([n if isinstance(n, int) else 1 for n in shape], kind.np)
+            for kind, shape in kinds
+        ]
+        self.example = self._made(tuple(zeros))
+
+    def _made(self, element: Element) -> Dataset:
+        self.graph = Graph("flat_map")
+        with self.graph.as_default():
+            leaves = [constant(value) for value in element]
+            given = tree_unflatten(leaves, self.dataset._structure)
+            made = self.fn(*given) if isinstance(given, tuple) else self.fn(given)
+        if not isinstance(made, Dataset):
+            raise ArgumentError(
+                f"flat_map: expected the function to give a Dataset, got {made!r}"
+            )
+        return made
+
+    def __call__(self, element: Element, given: Given) -> Elements:
+        from weft.static.session import Session
+
+        made = self._made(element)
+        own = [node for node in made._inputs if node.graph is self.graph]
+        values = Session(self.graph, compiled=False).run(own) if own else []
+        return iter(made._start({**given, **dict(zip(own, values, strict=True))}))
 
 
 class _Function:

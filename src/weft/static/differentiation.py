@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft.core.op import Op, find_op
+from weft.autograd.function import Function
+from weft.core.op import Op, all_ops
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import ir
 from weft.graph.gradients import add_gradients
 from weft.ops.creation import zeros_like
+from weft.ops.joining import stack
 from weft.static.graph import StaticTensor, get_default_graph, is_unranked, node_of
+from weft.static.math import OVERRIDABLE
 from weft.static.unranked import Recorded, Unranked, above, recorded
 from weft.static.variable import Variable
 
@@ -140,7 +144,7 @@ def stop_gradient(input: Any) -> StaticTensor:
     >>> g = weft.static.Graph()
     >>> with g.as_default():
     ...     x = weft.static.placeholder(weft.float32, [])
-    ...     weft.static.gradients(x * weft.static.stop_gradient(x), x)[0].op.name
+    ...     weft.static.gradients(x * weft.static.stop_gradient(x), x)[0].op.type
     'absorb'
     """
     return input.detach()
@@ -150,9 +154,9 @@ class OperationView:
     """The operation as a registered gradient function sees it."""
 
     def __init__(
-        self, op: Op, inputs: list[Any], outputs: list[Any], params: Any
+        self, type: str, inputs: list[Any], outputs: list[Any], params: Any
     ) -> None:
-        self.type = op.name
+        self.type = type
         self.inputs = inputs
         self.outputs = outputs
         self.params = params
@@ -160,6 +164,63 @@ class OperationView:
     def get_attr(self, name: str) -> Any:
         """A static parameter."""
         return self.params[name]
+
+
+_REGISTERED: dict[str, Callable[..., Any]] = {}  # gradients without an operator
+
+
+def overriding(names: dict[str, str]) -> dict[str, Any]:
+    """The registered gradients that functions have, by their types."""
+    found = {}
+    for kind, registered in names.items():
+        if registered not in _REGISTERED:
+            raise ArgumentError(
+                f"gradient_override_map: no gradient is registered as {registered!r}; "
+                "use RegisterGradient"
+            )
+        if kind not in OVERRIDABLE:
+            raise ArgumentError(
+                f"gradient_override_map: expected one of {sorted(OVERRIDABLE)}, got "
+                f"{kind!r}; use custom_gradient for a function of other operators"
+            )
+        found[kind] = functools.partial(_overridden, kind, _REGISTERED[registered])
+    return found
+
+
+def _overridden(kind: str, gradient: Callable[..., Any], fn: Any, x: Any) -> Any:
+    """A function of a tensor with a registered gradient."""
+
+    def both(value: Any) -> Any:
+        out = fn(value)
+        view = OperationView(kind, [value], [out], {})
+        return out, lambda *grads: gradient(view, *grads)
+
+    return custom_gradient(both)(x)
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors that returns its result and a function for its gradient.
+
+    >>> @weft.static.custom_gradient
+    ... def halved(x):
+    ...     return x * 1.0, lambda grad: grad / 2
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant(3.0)
+    ...     float(session.run(weft.static.gradients(halved(x), x)[0]))
+    0.5
+    """
+
+    class Custom(Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            out, ctx.gradient = f(*args)
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return ctx.gradient(*grads)
+
+    return functools.wraps(f)(lambda *args: Custom.apply(*args))
 
 
 def RegisterGradient(op_type: str) -> Callable[..., Any]:
@@ -180,7 +241,10 @@ def RegisterGradient(op_type: str) -> Callable[..., Any]:
     tensor(12.)
     >>> weft.core.op.unregister("cube")
     """
-    op = find_op(op_type)
+    known = next((op for op in all_ops() if op.name == op_type), None)
+    if known is None:  # a name for ``Graph.gradient_override_map``
+        return lambda fn: _REGISTERED.setdefault(op_type, fn)
+    op = known
     if op.vjp is not None:
         raise AutogradError(
             f"RegisterGradient: operator {op_type!r} has a gradient already"
@@ -200,7 +264,7 @@ def _install(op: Op, fn: Callable[..., Any]) -> None:
     def rule(g: Any, *values: Any) -> Any:
         given, made = list(values[:ins]), list(values[ins : ins + outs])
         params = dict(zip(attributes, values[ins + outs :], strict=True))
-        view = OperationView(op, given, made, params)
+        view = OperationView(op.name, given, made, params)
         gradients = fn(view, *(g if type(g) is tuple else (g,)))
         several = isinstance(gradients, (tuple, list))
         gradients = tuple(gradients) if several else (gradients,)
@@ -225,3 +289,23 @@ def _keywords(fn: Callable[..., Any]) -> tuple[str, ...]:
     except (TypeError, ValueError):  # nor has another function in C any of ours
         return ()
     return tuple(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[StaticTensor]:
+    """The second derivatives of a sum, for each x a tensor of its shape twice.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant([1.0, 2.0])
+    ...     session.run(weft.static.hessians(weft.static.reduce_sum(x**3), x)[0])
+    array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
+    found = []
+    for x in _listed(xs):
+        (first,) = gradients(ys, x)
+        if first is None:
+            raise ArgumentError(f"hessians: {ys!r} does not depend on {x!r}")
+        rows = [gradients(one, x)[0] for one in first.reshape(-1)]
+        rows = [zeros_like(x) if row is None else row for row in rows]
+        found.append(stack(rows).reshape(*x.shape, *x.shape))
+    return found

@@ -18,13 +18,14 @@ import numpy as np
 from weft.core.op import Op
 from weft.core.pytree import tree_map
 from weft.dtype import as_dtype, bool_
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph.ir import CONSTANT, GraphError, Node
 from weft.static.building import as_node
 from weft.static.graph import (
     Operation,
     StaticTensor,
     get_default_graph,
+    no_op,
     placeholder,
 )
 
@@ -141,7 +142,7 @@ def placeholder_with_default(
     (1.0, 0.5)
     """
     node = as_node(input)
-    if node.op is CONSTANT:
+    if node.node.op is CONSTANT:
         value = np.asarray(node.node.params["value"])
         return fed_by(lambda session: [value], [node.dtype], [shape], name)[0]
     if tuple(shape) != node.static_shape:
@@ -315,6 +316,94 @@ assert_negative = _assertion("assert_negative", lambda x: x < 0, "x < 0", False,
 assert_non_negative = _assertion(
     "assert_non_negative", lambda x: x >= 0, "x >= 0", False, "0"
 )
+
+
+assert_non_positive = _assertion(
+    "assert_non_positive", lambda x: x <= 0, "x <= 0", False, "0"
+)
+
+
+def assert_rank(x: Any, rank: Any, *args: Any, **options: Any) -> Operation:
+    """An operation that does nothing; a tensor of another rank is an error at once.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.assert_rank([1.0], 2)
+    Traceback (most recent call last):
+    ...
+    weft.errors.ShapeError: assert_rank: expected a tensor of rank 2, got shape (1,)
+    """
+    return assert_rank_in(x, [rank])
+
+
+def assert_rank_in(x: Any, ranks: Any, *args: Any, **options: Any) -> Operation:
+    """An operation that does nothing; a tensor of another rank is an error at once.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.assert_rank_in([1.0], [1, 2])
+    <group 'NoOp'>
+    """
+    shape = as_node(x).shape
+    if len(shape) not in ranks:
+        wanted = " or ".join(map(str, ranks))
+        raise ShapeError(
+            f"assert_rank: expected a tensor of rank {wanted}, got shape {shape}"
+        )
+    return no_op()
+
+
+def assert_rank_at_least(x: Any, rank: int, *args: Any, **options: Any) -> Operation:
+    """An operation that does nothing; a tensor of fewer axes is an error at once.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.assert_rank_at_least([1.0], 1)
+    <group 'NoOp'>
+    """
+    shape = as_node(x).shape
+    if len(shape) < rank:
+        raise ShapeError(
+            f"assert_rank_at_least: expected rank {rank} or more, got shape {shape}"
+        )
+    return no_op()
+
+
+def assert_scalar(tensor: Any, name: str | None = None, message: str = "") -> Any:
+    """The tensor, which must be a single number.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.assert_scalar(1.0)
+    <constant 'Const' float32[]>
+    """
+    node = as_node(tensor)
+    assert_rank(node, 0)
+    return node
+
+
+def assert_type(
+    tensor: Any, tf_type: Any, message: str = "", name: str = ""
+) -> Operation:
+    """An operation that does nothing; a tensor of another dtype is an error at once.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.assert_type([1.0], weft.float32)
+    <group 'NoOp'>
+    """
+    found, wanted = as_node(tensor).dtype, as_dtype(tf_type)
+    if found is not wanted:
+        raise DTypeError(f"assert_type: expected {wanted.name}, got {found.name}")
+    return no_op()
+
+
+def verify_tensor_all_finite(
+    t: Any = None, msg: str = "", name: str = "VerifyFinite", x: Any = None,
+    message: str = "",
+) -> Any:  # fmt: skip
+    """The value itself; a run in which it is not finite fails.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.verify_tensor_all_finite([1.0], "weights"))
+    array([1.], dtype=float32)
+    """
+    return check_numerics(x if t is None else t, msg or message, name)
 
 
 def check_numerics(tensor: Any, message: str = "", name: str = "CheckNumerics") -> Any:

@@ -67,7 +67,33 @@ class StaticTensor(Symbol):
         ...     weft.static.placeholder(weft.float32, [None, 3]).get_shape()
         (None, 3)
         """
-        return self.static_shape
+        return TensorShape(self.static_shape.dims)
+
+    def set_shape(self, shape: Any) -> None:
+        """Make sizes known that were not; a run with other ones is refused.
+
+        >>> with weft.static.Graph().as_default():
+        ...     x = weft.static.placeholder(weft.float32, [None, 3])
+        ...     y = x * 2
+        ...     y.set_shape([5, 3])
+        >>> y.get_shape()
+        (5, 3)
+        """
+        self.shape.merge_with(shape)
+        pairs = zip(self.shape, shape, strict=True)
+        known = [m if n is None else int(n) for m, n in pairs]
+        if TensorShape(known).as_list() != self.shape.as_list():
+            self.node = self.reshape(known).node
+
+    @property
+    def op(self) -> Any:
+        """The operation whose result this tensor is."""
+        return Operation(self.graph, self.node)
+
+    def consumers(self) -> list[Operation]:
+        """The operations that take this tensor."""
+        nodes = self.graph.builder.nodes
+        return [Operation(self.graph, n) for n in nodes if self.node in n.parents]
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
         """The value, computed by a session (the default one unless given)."""
@@ -157,6 +183,23 @@ class Operation:
             return []
         return [self.graph.symbol(self.node)]  # type: ignore[list-item]
 
+    @property
+    def control_inputs(self) -> list[Operation]:
+        """The operations that come before this one, although it takes none of them."""
+        return [Operation(self.graph, node) for node in self.node.after]
+
+    def values(self) -> list[StaticTensor]:
+        """The tensors this operation gives, under TensorFlow's other name."""
+        return self.outputs
+
+    def get_attr(self, name: str) -> Any:
+        """A static parameter of the operator."""
+        if name not in self.node.params:
+            raise ValueError(
+                f"{self!r} has no attribute {name!r}, but {sorted(self.node.params)}"
+            )
+        return self.node.params[name]
+
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
         """Run it in a session (the default one unless given)."""
         from weft.static.session import default_session
@@ -244,6 +287,8 @@ class Graph(Building):
         self.outside = Outside(self)
         self.unranked: dict[str, Any] = {}  # placeholders without a shape
         self.waits: tuple[Any, ...] = ()  # control inputs that are unranked
+        self.texts = False  # whether there are constants that are texts
+        self.overrides: dict[str, Any] = {}  # gradients by TensorFlow's type
         self.ranks: Any = None  # while recorded calls are made: see ``unranked``
 
     # -- building
@@ -258,6 +303,30 @@ class Graph(Building):
             # the last one of its kind: an interactive session may close out of order
             last = len(_stack.graphs) - 1 - _stack.graphs[::-1].index(self)
             del _stack.graphs[last]
+
+    @contextmanager
+    def gradient_override_map(self, op_type_map: dict[str, str]) -> Iterator[None]:
+        """Let the nodes made inside have registered gradients, by TensorFlow's types.
+
+        >>> @weft.static.RegisterGradient("Straight")
+        ... def _(op, grad):
+        ...     return grad
+        >>> graph = weft.static.Graph()
+        >>> with graph.as_default(), weft.static.Session() as session:
+        ...     x = weft.static.constant([0.5, -2.0])
+        ...     with graph.gradient_override_map({"Sign": "Straight"}):
+        ...         y = weft.static.sign(x)
+        ...     session.run(weft.static.gradients(y, x)[0])
+        array([1., 1.], dtype=float32)
+        """
+        from weft.static.differentiation import overriding
+
+        before = self.overrides
+        self.overrides = {**before, **overriding(op_type_map)}
+        try:
+            yield
+        finally:
+            self.overrides = before
 
     def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         with self.builder.control(self._bumps):
@@ -388,6 +457,41 @@ class Graph(Building):
 
         with self.as_default():
             return get_collection(name, scope)
+
+    def get_collection_ref(self, name: str) -> list[Any]:
+        """A collection of this graph itself, which may be changed."""
+        return self.collections.setdefault(name, [])
+
+    def get_all_collection_keys(self) -> list[str]:
+        """The names of the collections that have values."""
+        return [key for key, values in self.collections.items() if values]
+
+    def clear_collection(self, name: str) -> None:
+        """Take all values out of a collection."""
+        self.collections.pop(name, None)
+
+    @contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """``static.name_scope`` for the nodes of this graph."""
+        with self.as_default(), name_scope(name) as full:
+            yield full
+
+    @contextmanager
+    def control_dependencies(self, control_inputs: Any) -> Iterator[None]:
+        """``static.control_dependencies`` for the nodes of this graph."""
+        with self.as_default(), control_dependencies(control_inputs):
+            yield
+
+    def as_graph_element(
+        self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Any:
+        """The tensor or operation that a value or a name stands for."""
+        if not isinstance(obj, str):
+            check_member(self, obj)
+            return obj
+        if ":" in obj or not allow_operation:
+            return self.get_tensor_by_name(obj)
+        return self.get_operation_by_name(obj)
 
     def _node(self, name: str) -> Node:
         found = self.builder.by_name.get(name) or self.also.get(name)
@@ -527,7 +631,11 @@ def constant(
     <constant 'Const' float32[2]>
     """
     from weft.ops.creation import tensor
+    from weft.static.text import Text, is_text
 
+    if is_text(value):
+        get_default_graph().texts = True
+        return Text(value, name)  # type: ignore[return-value]
     with paused():
         array = tensor(value, dtype=dtype).to_host()
     if shape is not None:

@@ -12,15 +12,39 @@ from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.static.building import as_node, function
 from weft.static.graph import constant
-from weft.static.random import random_uniform
+from weft.static.image_color import (
+    adjust_gamma,
+    adjust_hue,
+    adjust_saturation,
+    grayscale_to_rgb,
+    hsv_to_rgb,
+    random_hue,
+    random_saturation,
+    rgb_to_hsv,
+)
+from weft.static.image_windows import (
+    crop_and_resize,
+    extract_image_patches,
+    image_gradients,
+    psnr,
+    rot90,
+    sobel_edges,
+    total_variation,
+)
+from weft.static.random import random_crop, random_uniform
 
 __all__ = [
-    "ResizeMethod", "adjust_brightness", "adjust_contrast", "central_crop",
-    "convert_image_dtype", "crop_to_bounding_box", "flip_left_right", "flip_up_down",
-    "pad_to_bounding_box", "per_image_standardization", "random_brightness",
-    "random_flip_left_right", "random_flip_up_down", "resize_bilinear",
+    "ResizeMethod", "adjust_brightness", "adjust_contrast", "adjust_gamma",
+    "adjust_hue", "adjust_saturation", "central_crop", "convert_image_dtype",
+    "crop_and_resize", "crop_to_bounding_box", "extract_image_patches",
+    "extract_patches", "flip_left_right", "flip_up_down", "grayscale_to_rgb",
+    "hsv_to_rgb", "image_gradients", "pad_to_bounding_box",
+    "per_image_standardization", "psnr", "random_brightness", "random_contrast",
+    "random_crop", "random_flip_left_right", "random_flip_up_down", "random_hue",
+    "random_saturation", "resize", "resize_area", "resize_bicubic", "resize_bilinear",
     "resize_image_with_crop_or_pad", "resize_images", "resize_nearest_neighbor",
-    "rgb_to_grayscale", "transpose_image",
+    "resize_with_crop_or_pad", "rgb_to_grayscale", "rgb_to_hsv", "rot90",
+    "sobel_edges", "total_variation", "transpose_image",
 ]  # fmt: skip
 
 
@@ -104,6 +128,58 @@ def resize_nearest_neighbor(images: Any, size: Any, align_corners: bool = False)
     return x
 
 
+def _resampled(x: Any, axis: int, weights: np.ndarray) -> Any:
+    """An axis multiplied by a matrix (new, old)."""
+    last = weft.movedim(x, axis, -1)
+    return weft.movedim(last @ constant(weights.T.astype(np.float32)), -1, axis)
+
+
+def _cubic(have: Any, want: int, align_corners: bool) -> np.ndarray:
+    """The weights of the four elements around each new one, as in TensorFlow 1."""
+    at = _places(have, want, align_corners)
+    low = np.floor(at).astype(np.int64)
+    share = np.rint((at - low) * 1024) / 1024  # from a table
+    out = np.zeros((want, have))
+    for tap in range(-1, 3):
+        d, a = np.abs(share - tap), -0.75
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        weight = np.where(d <= 1, near, far)
+        np.add.at(out, (np.arange(want), np.clip(low + tap, 0, have - 1)), weight)
+    return out
+
+
+def _shares(have: Any, want: int, align_corners: bool) -> np.ndarray:
+    """The share that each old element has of a new one's extent."""
+    starts = _places(have, want, align_corners).astype(np.float64)
+    rate = (have - 1) / (want - 1) if align_corners and want > 1 else have / want
+    cells = np.arange(have)
+    right = np.minimum(starts[:, None] + rate, cells + 1)
+    return np.clip(right - np.maximum(starts[:, None], cells), 0, None) / rate
+
+
+def _resize(name: str, weights: Any, text: str) -> Any:
+    def call(images: Any, size: Any, align_corners: bool = False) -> Any:
+        x = as_node(images).to(weft.float32)
+        for axis, n in zip(_axes(x), size, strict=True):
+            x = _resampled(x, axis, weights(x.shape[axis], n, align_corners))
+        return x
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"""Images of another size, {text}.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     image = np.ones((1, 4, 4, 1), "f")
+    ...     session.run(weft.static.image.{name}(image, [2, 2])).ravel().round(4)
+    array([1., 1., 1., 1.], dtype=float32)
+    """
+    return function(call)
+
+
+resize_bicubic = _resize("resize_bicubic", _cubic, "between whose elements cubics run")
+resize_area = _resize("resize_area", _shares, "each new element the mean of its extent")
+
+
 @function
 def resize_images(
     images: Any,
@@ -112,7 +188,7 @@ def resize_images(
     align_corners: bool = False,
     preserve_aspect_ratio: bool = False,
 ) -> Any:
-    """Images of another size, bilinear or by nearest neighbours.
+    """Images of another size, by one of TensorFlow's four methods.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
     ...     image = np.ones((4, 4, 3), "f")
@@ -121,12 +197,17 @@ def resize_images(
     """
     if preserve_aspect_ratio:
         raise ArgumentError("resize_images: give the size; there is no aspect ratio")
-    if method == ResizeMethod.BILINEAR:
-        return resize_bilinear(images, size, align_corners)
-    if method == ResizeMethod.NEAREST_NEIGHBOR:
-        return resize_nearest_neighbor(images, size, align_corners)
-    raise ArgumentError(f"resize_images: expected BILINEAR or NEAREST_NEIGHBOR, got "
-                        f"{method!r}")  # fmt: skip
+    ways = {
+        ResizeMethod.BILINEAR: resize_bilinear,
+        ResizeMethod.NEAREST_NEIGHBOR: resize_nearest_neighbor,
+        ResizeMethod.BICUBIC: resize_bicubic,
+        ResizeMethod.AREA: resize_area,
+    }
+    if method not in ways:
+        raise ArgumentError(
+            f"resize_images: expected a ResizeMethod (0 to 3), got {method!r}"
+        )
+    return ways[method](images, size, align_corners)
 
 
 def _flip(name: str, which: int, text: str) -> Any:
@@ -355,6 +436,25 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False) -> Any:
     top = np.iinfo(wanted.np).max
     scaled = x * (top + 0.5)
     return (weft.clamp(scaled, 0, top) if saturate else scaled).to(wanted)
+
+
+@function
+def random_contrast(
+    image: Any, lower: float, upper: float, seed: int | None = None
+) -> Any:
+    """Distances from each channel's mean times a random number.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     image = np.ones((2, 2, 3), "f")
+    ...     session.run(weft.static.image.random_contrast(image, 0.5, 1.5)).shape
+    (2, 2, 3)
+    """
+    return adjust_contrast(image, random_uniform([], lower, upper, seed=seed))
+
+
+resize = resize_images
+resize_with_crop_or_pad = resize_image_with_crop_or_pad
+extract_patches = extract_image_patches
 
 
 def __getattr__(name: str) -> Any:

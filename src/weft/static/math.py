@@ -6,6 +6,7 @@ here are those that TensorFlow calls otherwise.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -78,7 +79,25 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     return x.renewed(name)
 
 
+OVERRIDABLE: set[str] = set()  # types of ``Graph.gradient_override_map``
+
+
+def overridable(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function of one tensor that may get another gradient, by TensorFlow's type."""
+    kind = "".join(part.capitalize() for part in name.split("_"))
+    OVERRIDABLE.add(kind)
+
+    @functools.wraps(fn)
+    def call(x: Any) -> Any:
+        other = get_default_graph().overrides.get(kind)
+        return fn(x) if other is None else other(fn, x)
+
+    return call
+
+
 def _unary(fn: Callable[..., Any], name: str, at: str = "[0.5]") -> Callable[..., Any]:
+    fn = overridable(fn, name)
+
     def call(x: Any, name: str | None = None) -> Any:
         with get_default_graph().taking():
             return _named(fn(_node(x)), name)
@@ -116,7 +135,7 @@ def _reduction(
 
 def _described(call: Any, fn: Any, name: str, at: str) -> Any:
     """The function with its name and an example, in which it agrees with Weft's."""
-    call.__name__ = call.__qualname__ = name
+    call.__name__ = call.__qualname__ = name.rpartition(".")[2]
     call.__doc__ = f"""TensorFlow's name for ``weft.{fn.__name__}``.
 
     >>> g = weft.static.Graph()

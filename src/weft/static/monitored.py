@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from weft.errors import ArgumentError
 from weft.static.averages import get_global_step
@@ -31,7 +34,11 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What a hook's fetches were."""
+    """What a hook's fetches were.
+
+    >>> weft.static.train.SessionRunValues([1.0]).results
+    [1.0]
+    """
 
     results: Any
     options: Any = None
@@ -39,7 +46,13 @@ class SessionRunValues(NamedTuple):
 
 
 class SessionRunContext:
-    """A run as hooks see it."""
+    """A run as hooks see it.
+
+    >>> context = weft.static.train.SessionRunContext(None, None)
+    >>> context.request_stop()
+    >>> context.stop_requested
+    True
+    """
 
     def __init__(self, session: Any, original_args: SessionRunArgs) -> None:
         self.session, self.original_args = session, original_args
@@ -167,6 +180,130 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _save(self, session: Any) -> None:
         self.saver.save(session, os.path.join(self.folder, self.name), self.step)
+
+
+class NanTensorHook(SessionRunHook):
+    """Stops training, or raises an error, when a loss is NaN.
+
+    >>> weft.static.train.NanTensorHook("loss:0").fails
+    True
+    """
+
+    def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
+        self.loss, self.fails = loss_tensor, fail_on_nan_loss
+
+    def before_run(self, run_context: Any) -> SessionRunArgs:
+        return SessionRunArgs(self.loss)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if not np.isnan(run_values.results).any():
+            return
+        if self.fails:
+            raise NanLossDuringTrainingError("NanTensorHook: the loss is NaN")
+        run_context.request_stop()
+
+
+class NanLossDuringTrainingError(ArgumentError):
+    """The error of ``NanTensorHook``.
+
+    >>> issubclass(weft.static.train.NanLossDuringTrainingError, Exception)
+    True
+    """
+
+
+class SummarySaverHook(SessionRunHook):
+    """Writes summaries every so many runs.
+
+    >>> weft.static.train.SummarySaverHook(save_steps=5, output_dir="folder").every
+    5
+    """
+
+    def __init__(
+        self, save_steps: int | None = None, save_secs: Any = None,
+        output_dir: str | None = None, summary_writer: Any = None, scaffold: Any = None,
+        summary_op: Any = None,
+    ) -> None:  # fmt: skip
+        self.every, self.runs, self.folder = save_steps or 1, 0, output_dir
+        self.writer, self.summary = summary_writer, summary_op
+
+    def begin(self) -> None:
+        from weft.static.summary import FileWriter, merge_all
+
+        self.step = get_global_step()
+        self.summary = merge_all() if self.summary is None else self.summary
+        if self.writer is None:
+            assert self.folder is not None
+            self.writer = FileWriter(self.folder)
+
+    def before_run(self, run_context: Any) -> SessionRunArgs | None:
+        self.runs += 1
+        if (self.runs - 1) % self.every:
+            return None
+        return SessionRunArgs([self.summary, [] if self.step is None else self.step])
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if run_values.results is not None:
+            found, step = run_values.results
+            step = self.runs if self.step is None else step
+            self.writer.add_summary(found, int(step))
+
+    def end(self, session: Any) -> None:
+        if self.folder is None:
+            self.writer.flush()
+        else:
+            self.writer.close()
+
+
+class StepCounterHook(SessionRunHook):
+    """Logs how many steps were made a second, every so many runs.
+
+    >>> weft.static.train.StepCounterHook(every_n_steps=50).every
+    50
+    """
+
+    def __init__(
+        self, every_n_steps: int = 100, every_n_secs: Any = None,
+        output_dir: str | None = None, summary_writer: Any = None,
+    ) -> None:  # fmt: skip
+        self.every, self.runs, self.since = every_n_steps, 0, time.perf_counter()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        from weft.static import logging
+
+        self.runs += 1
+        if self.runs % self.every == 0:
+            now = time.perf_counter()
+            logging.info("global_step/sec: %g", self.every / (now - self.since))
+            self.since = now
+
+
+class FinalOpsHook(SessionRunHook):
+    """Fetches nodes at the end of a session.
+
+    >>> weft.static.train.FinalOpsHook("loss:0").final_ops_values is None
+    True
+    """
+
+    def __init__(self, final_ops: Any, final_ops_feed_dict: Any = None) -> None:
+        self.final_ops, self.feeds = final_ops, final_ops_feed_dict
+        self.final_ops_values: Any = None
+
+    def end(self, session: Any) -> None:
+        self.final_ops_values = session.run(self.final_ops, self.feeds)
+
+
+class FeedFnHook(SessionRunHook):
+    """Feeds what a function returns, in every run.
+
+    >>> weft.static.train.FeedFnHook(dict).feed_fn()
+    {}
+    """
+
+    def __init__(self, feed_fn: Any) -> None:
+        self.feed_fn = feed_fn
+
+    def before_run(self, run_context: Any) -> SessionRunArgs:
+        return SessionRunArgs({}, self.feed_fn())
 
 
 class MonitoredSession:

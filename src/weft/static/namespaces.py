@@ -7,9 +7,14 @@ from typing import Any
 from weft.static import (
     absent,
     arrays,
+    clipping,
     contrib_layers,
+    elementwise,
+    indexing,
+    matrices,
     nn,
     rnn_cell,
+    segments,
 )
 from weft.static import (
     initializers as _initializers,
@@ -26,7 +31,7 @@ class Namespace:
     """A set of names under a name; one that is not there says so.
 
     >>> weft.static.linalg
-    <namespace 'linalg', 20 names>
+    <namespace 'linalg', 29 names>
     """
 
     def __init__(self, name: str, **members: Any) -> None:
@@ -42,8 +47,16 @@ class Namespace:
         return f"<namespace {self.__name__!r}, {len(dir(self))} names>"
 
 
-def _from(module: Any, names: str) -> dict[str, Any]:
-    return {name: getattr(module, name) for name in names.split()}
+_ARRAYS = arrays, clipping, elementwise, indexing, matrices, segments
+
+
+def _from(modules: Any, names: str) -> dict[str, Any]:
+    """The values of these names in a module, or in the first of several that has it."""
+    places = modules if isinstance(modules, tuple) else (modules,)
+    return {
+        name: next(vars(place)[name] for place in places if name in vars(place))
+        for name in names.split()
+    }
 
 
 math = Namespace(
@@ -57,34 +70,42 @@ math = Namespace(
         "square subtract tan tanh truediv",
     ),
     **_from(
-        arrays,
+        _ARRAYS,
         "accumulate_n acos acosh argmax argmin asin asinh atan atan2 atanh bincount "
         "confusion_matrix cosh count_nonzero cumprod cumsum digamma erf erfc expm1 "
         "floormod is_finite is_inf is_nan lgamma log1p logical_xor reduce_logsumexp "
         "reduce_std reduce_variance rint round sinh squared_difference "
         "unsorted_segment_max unsorted_segment_mean unsorted_segment_min "
-        "unsorted_segment_prod unsorted_segment_sum xdivy",
+        "unsorted_segment_prod unsorted_segment_sum xdivy xlogy xlog1py erfinv ndtri "
+        "igamma igammac zeta real imag conj angle multiply_no_nan reciprocal_no_nan "
+        "invert_permutation scalar_mul",
     ),
     **_from(nn, "in_top_k l2_normalize log_softmax log_sigmoid softmax softplus "
             "softsign top_k zero_fraction"),
-    divide_no_nan=arrays.div_no_nan,
+    divide_no_nan=elementwise.div_no_nan,
 )  # fmt: skip
 
 linalg = Namespace(
     "linalg",
     **_from(
-        arrays,
+        _ARRAYS,
         "cholesky cross diag diag_part einsum eye matrix_transpose norm qr svd "
-        "tensordot trace",
+        "tensordot trace logdet matvec cholesky_solve",
     ),
     matmul=_math.matmul,
-    band_part=arrays.matrix_band_part,
-    det=arrays.matrix_determinant,
-    eigh=arrays.self_adjoint_eig,
-    inv=arrays.matrix_inverse,
-    solve=arrays.matrix_solve,
+    set_diag=matrices.matrix_set_diag,
+    triangular_solve=matrices.matrix_triangular_solve,
+    eigvalsh=matrices.self_adjoint_eigvals,
+    transpose=matrices.matrix_transpose,
+    tensor_diag=matrices.diag,
+    tensor_diag_part=matrices.diag_part,
+    band_part=matrices.matrix_band_part,
+    det=matrices.matrix_determinant,
+    eigh=matrices.self_adjoint_eig,
+    inv=matrices.matrix_inverse,
+    solve=matrices.matrix_solve,
     l2_normalize=nn.l2_normalize,
-    global_norm=arrays.global_norm,
+    global_norm=clipping.global_norm,
 )
 
 random = Namespace(

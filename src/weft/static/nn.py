@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import weft
@@ -21,14 +22,18 @@ from weft.static.convolution import (
     conv2d_transpose,
     conv3d,
     conv3d_transpose,
+    convolution,
     depthwise_conv2d,
     max_pool,
     max_pool1d,
     max_pool2d,
     max_pool3d,
+    max_pool_with_argmax,
+    pool,
     separable_conv2d,
 )
-from weft.static.math import _named, _node, _unary, identity, sigmoid, tanh
+from weft.static.ctc import ctc_loss
+from weft.static.math import _named, _node, _unary, identity, overridable, sigmoid, tanh
 from weft.static.random import random_uniform
 from weft.static.rnn import (
     bidirectional_dynamic_rnn,
@@ -44,6 +49,8 @@ from weft.static.sampling import (
 )
 from weft.static.unranked import record_all
 
+_relu = overridable(weft.relu, "relu")
+
 
 def relu(features: Any, name: str | None = None) -> Any:
     """Zero for negative elements.
@@ -53,7 +60,7 @@ def relu(features: Any, name: str | None = None) -> Any:
     ...     session.run(weft.static.nn.relu([-1.0, 2.0]))
     array([0., 2.], dtype=float32)
     """
-    return _named(weft.relu(_node(features)), name)
+    return _named(_relu(_node(features)), name)
 
 
 def softmax(
@@ -458,6 +465,59 @@ def zero_fraction(value: Any) -> Any:
     return (_node(value) == 0).to(weft.float32).mean()
 
 
+@function
+def relu_layer(x: Any, weights: Any, biases: Any) -> Any:
+    """The ReLU of ``x @ weights + biases``.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.nn.relu_layer([[1.0]], [[-2.0]], [1.0])).item()
+    0.0
+    """
+    return relu(xw_plus_b(x, weights, biases))
+
+
+@function
+def weighted_moments(
+    x: Any, axes: Any, frequency_weights: Any, keep_dims: bool = False,
+    keepdims: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The mean and variance over axes, in which elements count by their weights.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     m, v = weft.static.nn.weighted_moments([1.0, 4.0], [0], [2.0, 1.0])
+    ...     float(session.run(m)), float(session.run(v))
+    (2.0, 2.0)
+    """
+    value, dims, keep = _node(x), tuple(axes), keep_dims or keepdims
+    weight = _node(frequency_weights).to(value.dtype) + weft.zeros_like(value)
+    total = weight.sum(dims, keepdim=True)
+    mean = (weight * value).sum(dims, keepdim=True) / total
+    spread = (weight * (value - mean) ** 2).sum(dims, keepdim=keep)
+    out = mean if keep else mean.reshape(spread.shape)
+    return out, spread / total.reshape(spread.shape)
+
+
+@function
+def log_poisson_loss(
+    targets: Any, log_input: Any, compute_full_loss: bool = False
+) -> Any:
+    """The Poisson loss of logarithms of rates, up to a constant unless it is full.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     float(session.run(weft.static.nn.log_poisson_loss(2.0, 0.0)))
+    1.0
+    """
+    z, c = _node(targets), _node(log_input)
+    loss = weft.exp(c) - c * z
+    if not compute_full_loss:
+        return loss
+    stirling = z * weft.log(z) - z + 0.5 * weft.log(2 * math.pi * z)
+    return loss + weft.where((z >= 0) & (z <= 1), 0.0, stirling)
+
+
+depthwise_conv2d_native = depthwise_conv2d
+
+
 def _activation(fn: Any, name: str) -> Any:
     made = _unary(fn, name)
     text = made.__doc__ or ""
@@ -476,17 +536,19 @@ __all__ = [
     "atrous_conv2d", "avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "batch_normalization", "bias_add", "bidirectional_dynamic_rnn", "conv1d",
     "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
-    "crelu", "depthwise_conv2d", "dropout", "dynamic_rnn", "elu", "embedding_lookup",
-    "fused_batch_norm", "in_top_k", "l2_loss", "l2_normalize", "leaky_relu",
-    "local_response_normalization", "log_sigmoid", "log_softmax",
+    "convolution", "crelu", "ctc_loss", "depthwise_conv2d", "depthwise_conv2d_native",
+    "dropout", "dynamic_rnn", "elu", "embedding_lookup", "fused_batch_norm",
+    "in_top_k", "l2_loss", "l2_normalize", "leaky_relu",
+    "local_response_normalization", "log_poisson_loss", "log_sigmoid", "log_softmax",
     "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d", "max_pool2d",
-    "max_pool3d", "moments", "nce_loss", "relu", "relu6", "rnn_cell",
-    "sampled_softmax_loss", "selu", "separable_conv2d", "sigmoid",
-    "sigmoid_cross_entropy_with_logits", "silu", "softmax",
-    "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2",
-    "softplus", "softsign", "sparse_softmax_cross_entropy_with_logits",
-    "static_bidirectional_rnn", "static_rnn", "swish", "tanh", "top_k",
-    "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "xw_plus_b",
+    "max_pool3d", "max_pool_with_argmax", "moments", "nce_loss", "pool", "relu",
+    "relu6", "relu_layer", "rnn_cell", "sampled_softmax_loss", "selu",
+    "separable_conv2d", "sigmoid", "sigmoid_cross_entropy_with_logits", "silu",
+    "softmax", "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
+    "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn",
+    "static_rnn", "swish", "tanh", "top_k", "uniform_candidate_sampler",
+    "weighted_cross_entropy_with_logits", "weighted_moments", "xw_plus_b",
     "zero_fraction",
 ]  # fmt: skip
 record_all(globals())

@@ -166,4 +166,22 @@ def random_crop(value: Any, size: Any, seed: int | None = None) -> Any:
     return x
 
 
+def random_gamma(
+    shape: Any, alpha: Any, beta: Any = 1.0, dtype: Any = float32, seed: Any = None,
+    name: str | None = None,
+) -> StaticTensor:  # fmt: skip
+    """Numbers of gamma distributions, new ones in every run.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.random_gamma([3], 2.0)).shape
+    (3,)
+    """
+    from weft.distributions import Gamma
+
+    with building():
+        a, b = as_node(alpha, dtype), as_node(beta, dtype)
+        made = Gamma(a, b, validate_args=False).rsample(sizes_of(shape))
+        return named(made, name)
+
+
 record_all(globals())

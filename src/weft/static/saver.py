@@ -203,3 +203,69 @@ def checkpoint_exists(checkpoint_prefix: str) -> bool:
     False
     """
     return os.path.isfile(checkpoint_prefix)
+
+
+class NewCheckpointReader:
+    """The values in a checkpoint, by name.
+
+    >>> weft.static.train.NewCheckpointReader("nowhere")
+    Traceback (most recent call last):
+    ...
+    weft.static.errors.NotFoundError: there is no checkpoint 'nowhere'
+    """
+
+    def __init__(self, filepattern: str) -> None:
+        from weft.serialization import load
+
+        path = filepattern
+        if os.path.isdir(path):
+            path = latest_checkpoint(path) or path
+        if not os.path.isfile(path):
+            raise NotFoundError(f"there is no checkpoint {filepattern!r}")
+        self.values = {name: t.numpy() for name, t in load(path).items()}
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """The shape of each value."""
+        return {name: list(value.shape) for name, value in self.values.items()}
+
+    def has_tensor(self, tensor_str: str) -> bool:
+        """Whether there is a value of this name."""
+        return tensor_str.removesuffix(":0") in self.values
+
+    def get_tensor(self, tensor_str: str) -> np.ndarray:
+        """A value."""
+        return self.values[tensor_str.removesuffix(":0")]
+
+
+def load_checkpoint(ckpt_dir_or_file: str) -> NewCheckpointReader:
+    """The values in a checkpoint, or in the latest one of a folder.
+
+    >>> weft.static.train.load_checkpoint("nowhere")
+    Traceback (most recent call last):
+    ...
+    weft.static.errors.NotFoundError: there is no checkpoint 'nowhere'
+    """
+    return NewCheckpointReader(ckpt_dir_or_file)
+
+
+def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
+    """The names and shapes in a checkpoint.
+
+    >>> weft.static.train.list_variables("nowhere")
+    Traceback (most recent call last):
+    ...
+    weft.static.errors.NotFoundError: there is no checkpoint 'nowhere'
+    """
+    found = NewCheckpointReader(ckpt_dir_or_file).get_variable_to_shape_map()
+    return sorted(found.items())
+
+
+def load_variable(ckpt_dir_or_file: str, name: str) -> np.ndarray:
+    """A value in a checkpoint.
+
+    >>> weft.static.train.load_variable("nowhere", "w")
+    Traceback (most recent call last):
+    ...
+    weft.static.errors.NotFoundError: there is no checkpoint 'nowhere'
+    """
+    return NewCheckpointReader(ckpt_dir_or_file).get_tensor(name)

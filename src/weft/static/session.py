@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.autograd.modes import no_grad
 from weft.config import config
+from weft.core.device import device as device_named
 from weft.core.pytree import LEAF, tree_flatten, tree_map, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -28,6 +30,8 @@ from weft.static.graph import (
     node_of,
 )
 from weft.static.runs import Run
+from weft.static.sparse import fed
+from weft.static.text import has_texts, with_texts
 from weft.static.unranked import at_ranks, ranks_of
 from weft.static.variable import Variable
 
@@ -143,6 +147,50 @@ class Session:
         self._leave()
         self.close()
 
+    @contextmanager
+    def as_default(self) -> Iterator[Session]:
+        """Make this the default session in a ``with`` block that does not close it.
+
+        >>> session = weft.static.Session(weft.static.Graph())
+        >>> with session.as_default():
+        ...     weft.static.get_default_session() is session
+        True
+        """
+        context = self.graph.as_default()
+        with context:
+            _stack.sessions.append(self)
+            try:
+                yield self
+            finally:
+                _stack.sessions.reverse()
+                _stack.sessions.remove(self)
+                _stack.sessions.reverse()
+
+    @property
+    def graph_def(self) -> ir.Graph:
+        """The graph so far, as ``Graph.as_graph_def`` gives it."""
+        return self.graph.as_graph_def()
+
+    @property
+    def sess_str(self) -> str:
+        """Nothing: there is no server."""
+        return ""
+
+    def list_devices(self) -> list[Any]:
+        """The one device that runs are on."""
+        return [device_named("cpu")]
+
+    def make_callable(self, fetches: Any, feed_list: Any = None) -> Any:
+        """A function of the fed values, in the order of ``feed_list``.
+
+        >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+        ...     x = weft.static.placeholder(weft.float32, [])
+        ...     float(session.make_callable(x + 1, [x])(2.0))
+        3.0
+        """
+        feeds = list(feed_list or ())
+        return lambda *values: self.run(fetches, dict(zip(feeds, values, strict=True)))
+
     def _leave(self) -> None:
         _stack.sessions.remove(self)
         self._context.__exit__(None, None, None)
@@ -171,7 +219,11 @@ class Session:
         """
         if options is not None and not isinstance(options, RunOptions):
             raise ArgumentError(f"run: expected no options, got {options!r}")
-        feeds = feed_dict or {}
+        if self.graph.texts and has_texts(fetches):
+            return with_texts(
+                fetches, lambda rest: self.run(rest, feed_dict, options, run_metadata)
+            )
+        feeds = fed(feed_dict or {})
         drawn: dict[Any, Any] = {}  # from sources: once, also if the run begins again
         with self._lock, self._limits():
             if not self.graph.unranked:

@@ -8,8 +8,12 @@ import numpy as np
 
 from weft.errors import ArgumentError
 from weft.static.graph import StaticTensor, check_member, get_default_graph
+from weft.static.text import Text
 
-__all__ = ["FileWriter", "histogram", "image", "merge", "merge_all", "scalar"]
+__all__ = [
+    "FileWriter", "Summary", "histogram", "image", "merge", "merge_all", "scalar",
+    "text",
+]  # fmt: skip
 
 
 def scalar(
@@ -57,13 +61,26 @@ def image(
     return _add("image", _within(family, name), tensor[:max_outputs])
 
 
+def text(
+    name: str, tensor: Any, collections: Any = None, family: str | None = None
+) -> dict[str, Any]:
+    """A text to show.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.summary.text("note", weft.static.constant("a run"))
+    {'text:note': <text 'Const'>}
+    """
+    return _add("text", _within(family, name), tensor)
+
+
 def _within(family: str | None, name: str) -> str:
     return name if family is None else f"{family}/{name}"
 
 
 def _add(kind: str, name: str, tensor: Any) -> dict[str, Any]:
     graph = get_default_graph()
-    check_member(graph, tensor)
+    if not isinstance(tensor, Text):
+        check_member(graph, tensor)
     key = full = f"{kind}:{graph.builder.prefix}{name}"
     k = 0
     while key in graph.summaries:
@@ -105,6 +122,35 @@ def _pixels(image: np.ndarray) -> np.ndarray:
     return (finite / top * 255).astype(np.uint8)
 
 
+class _Value:
+    def __init__(self, tag: str = "", simple_value: float = 0.0) -> None:
+        self.tag, self.simple_value = tag, float(simple_value)
+
+    def __repr__(self) -> str:
+        return f"{self.tag} = {self.simple_value}"
+
+
+class _Values(list[_Value]):
+    def add(self, **fields: Any) -> _Value:
+        """Append a number under a name."""
+        self.append(_Value(**fields))
+        return self[-1]
+
+
+class Summary:
+    """Numbers under names, made in Python, for ``FileWriter.add_summary``.
+
+    >>> numbers = weft.static.Summary()
+    >>> numbers.value.add(tag="reward", simple_value=1.5)
+    reward = 1.5
+    """
+
+    Value = _Value
+
+    def __init__(self, value: Any = ()) -> None:
+        self.value = _Values(value)
+
+
 class FileWriter:
     """Writes fetched summaries as a TensorBoard event file.
 
@@ -119,6 +165,7 @@ class FileWriter:
     ) -> None:
         from weft.training.events import SummaryWriter
 
+        self.logdir = logdir
         self.writer = SummaryWriter(logdir)
         if graph is not None:
             self.add_graph(graph)
@@ -127,11 +174,14 @@ class FileWriter:
         """Write a graph, as text."""
         self.writer.add_text("graph", str(graph), global_step)
 
-    def add_summary(self, summary: dict[str, Any], global_step: int = 0) -> None:
-        """Write the result of ``session.run(summary.merge_all())``.
+    def add_summary(self, summary: Any, global_step: Any = 0) -> None:
+        """Write the result of ``session.run(summary.merge_all())``, or a ``Summary``.
 
         ``global_step`` is a number: of a variable, ``session.run(step)``.
         """
+        if isinstance(summary, Summary):
+            summary = {f"scalar:{v.tag}": v.simple_value for v in summary.value}
+        global_step = int(global_step or 0)
         for key, value in summary.items():
             kind, _, name = key.partition(":")
             if kind == "scalar":
@@ -141,8 +191,26 @@ class FileWriter:
                     self.writer.add_image(
                         f"{name}/image/{k}", _pixels(one), global_step
                     )
+            elif kind == "text":
+                lines = [line.decode() for line in np.ravel(np.asarray(value, object))]
+                self.writer.add_text(name, "\n".join(lines), global_step)
             else:
                 self.writer.add_histogram(name, np.asarray(value), global_step)
+
+    def add_run_metadata(
+        self, run_metadata: Any, tag: str, global_step: int = 0
+    ) -> None:
+        """Write which nodes a run executed, as text."""
+        self.writer.add_text(
+            tag, "\n".join(run_metadata.executed), int(global_step or 0)
+        )
+
+    def add_session_log(self, session_log: Any, global_step: int = 0) -> None:
+        """Do nothing: event files here have no log of sessions."""
+
+    def get_logdir(self) -> str:
+        """The folder of the event file."""
+        return self.logdir
 
     def flush(self) -> None:
         self.writer.flush()

@@ -33,12 +33,20 @@ from weft.static.differentiation import depends, gradients, named
 from weft.static.graph import Operation, check_member, get_default_graph, group
 from weft.static.monitored import (
     CheckpointSaverHook,
+    FeedFnHook,
+    FinalOpsHook,
     LoggingTensorHook,
     MonitoredSession,
     MonitoredTrainingSession,
+    NanLossDuringTrainingError,
+    NanTensorHook,
     SessionRunArgs,
+    SessionRunContext,
     SessionRunHook,
+    SessionRunValues,
+    StepCounterHook,
     StopAtStepHook,
+    SummarySaverHook,
 )
 from weft.static.queues import (
     Coordinator,
@@ -51,28 +59,35 @@ from weft.static.queues import (
     start_queue_runners,
 )
 from weft.static.saver import (
+    NewCheckpointReader,
     Saver,
     checkpoint_exists,
     get_checkpoint_state,
     latest_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
     update_checkpoint_state,
 )
 from weft.static.variable import Variable, trainable_variables
 
 __all__ = [
     "AdadeltaOptimizer", "AdagradOptimizer", "AdamOptimizer", "CheckpointSaverHook",
-    "Coordinator", "ExponentialMovingAverage", "FtrlOptimizer",
-    "GradientDescentOptimizer", "LoggingTensorHook", "MomentumOptimizer",
-    "MonitoredSession", "MonitoredTrainingSession", "Optimizer",
+    "Coordinator", "ExponentialMovingAverage", "FeedFnHook", "FinalOpsHook",
+    "FtrlOptimizer", "GradientDescentOptimizer", "LoggingTensorHook",
+    "MomentumOptimizer", "MonitoredSession", "MonitoredTrainingSession",
+    "NanLossDuringTrainingError", "NanTensorHook", "NewCheckpointReader", "Optimizer",
     "ProximalGradientDescentOptimizer", "QueueRunner", "RMSPropOptimizer", "Saver",
-    "SessionRunArgs", "SessionRunHook", "StopAtStepHook", "add_queue_runner",
+    "SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues",
+    "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "add_queue_runner",
     "batch", "checkpoint_exists", "cosine_decay", "cosine_decay_restarts",
     "create_global_step", "exponential_decay", "get_checkpoint_state",
     "get_global_step", "get_or_create_global_step", "global_step",
-    "inverse_time_decay", "latest_checkpoint", "natural_exp_decay",
-    "piecewise_constant", "piecewise_constant_decay", "polynomial_decay",
-    "range_input_producer", "shuffle_batch", "slice_input_producer",
-    "start_queue_runners", "update_checkpoint_state",
+    "inverse_time_decay", "latest_checkpoint", "list_variables", "load_checkpoint",
+    "load_variable", "natural_exp_decay", "piecewise_constant",
+    "piecewise_constant_decay", "polynomial_decay", "range_input_producer",
+    "shuffle_batch", "slice_input_producer", "start_queue_runners",
+    "update_checkpoint_state",
 ]  # fmt: skip
 
 Pairs = list[tuple[Any, Variable]]

@@ -13,6 +13,7 @@ from weft.errors import ArgumentError, DTypeError
 from weft.graph import ir
 from weft.graph.ir import GraphError, Node
 from weft.ops.copies import cast
+from weft.ops.indexing import index_put as put
 from weft.static.collections import GraphKeys, collection, get_collection
 from weft.static.graph import (
     Graph,
@@ -92,10 +93,29 @@ class Variable(StaticTensor):
             )
         self.initializer = Operation(graph, node)
 
+    def __getitem__(self, index: Any) -> Any:
+        """A part of the variable, of which ``assign`` changes the variable there.
+
+        >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+        ...     w = weft.static.Variable([1.0, 2.0])
+        ...     session.run(w.initializer)
+        ...     session.run(w[0].assign(5.0))
+        array([5., 2.], dtype=float32)
+        """
+        out = super().__getitem__(index)
+
+        def assign(value: Any, name: str | None = None) -> StaticTensor:
+            part = index if isinstance(index, tuple) else (index,)
+            return self._changed(lambda now: put(now, part, self._operand(value)))
+
+        if type(out) is StaticTensor:
+            out.assign = assign
+        return out
+
     @property
-    def op(self) -> Any:
-        """The operation that reads the variable, which has the variable's name."""
-        return Operation(self.graph, self.node)
+    def initial_value(self) -> StaticTensor:
+        """The node of the first value."""
+        return self.graph.symbol(self.variable.initial)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return repr(self.alias())

@@ -11,6 +11,7 @@ MOVED = {
     "random": "",
     "_dynamo": "torch.dynamo",
     "onnx": "torch.onnx",
+    "quasirandom": "torch.quasirandom",
     "_subclasses.fake_tensor": "torch.fake_tensor",
     "_subclasses": "torch",
     "fx.experimental": "torch",

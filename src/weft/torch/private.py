@@ -10,11 +10,13 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 import weft
 from weft.core.device import absent
 from weft.core.device import device as find_device
 from weft.core.size import Size
-from weft.dtype import DType
+from weft.dtype import COMPLEX, INT, DType, Named
 from weft.errors import ArgumentError, DTypeError
 from weft.utils.data import loader
 
@@ -332,6 +334,13 @@ class SymBool:
     """A truth value that a traced program computes: there is none here."""
 
 
+_HALVES = np.dtype([("real", np.float16), ("imag", np.float16)])
+_complex32 = Named("complex32", _HALVES, COMPLEX)
+_of("torch", complex32=_complex32, chalf=_complex32)
+for _bits in range(1, 8):
+    for _sign in ("int", "uint"):
+        _name = f"{_sign}{_bits}"
+        _of("torch", **{_name: Named(_name, np.dtype(f"{_sign}8"), INT)})
 MAP_LOCATION: TypeAlias = Any
 ParamsT: TypeAlias = Any
 _of("torch", PyTorchFileReader=PyTorchFileReader)

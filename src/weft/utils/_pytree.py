@@ -168,9 +168,7 @@ _built_in(list, lambda x: (list(x), None), lambda items, _: list(items))
 _built_in(tuple, lambda x: (list(x), None), lambda items, _: tuple(items))
 _built_in(namedtuple, lambda x: (list(x), type(x)), lambda items, kind: kind(*items))
 _built_in(dict, _dict_flatten, _dict_unflatten)
-_built_in(
-    OrderedDict, _dict_flatten, lambda v, k: OrderedDict(zip(k, v, strict=True))
-)
+_built_in(OrderedDict, _dict_flatten, lambda v, k: OrderedDict(zip(k, v, strict=True)))
 _built_in(
     defaultdict,
     lambda d: (list(d.values()), [d.default_factory, list(d)]),
@@ -311,9 +309,7 @@ def tree_map_only(
     return tree_map(changed, tree, is_leaf=is_leaf)
 
 
-def tree_any(
-    pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None
-) -> bool:
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
     """Whether something holds for a leaf.
 
     >>> weft.utils._pytree.tree_any(lambda x: x > 1, [1, 2])
@@ -322,9 +318,7 @@ def tree_any(
     return any(map(pred, tree_leaves(tree, is_leaf)))
 
 
-def tree_all(
-    pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None
-) -> bool:
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
     """Whether something holds for all leaves.
 
     >>> weft.utils._pytree.tree_all(lambda x: x > 1, [1, 2])

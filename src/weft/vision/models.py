@@ -13,11 +13,11 @@ from weft.models.vgg import PLANS
 
 __all__ = [
     "VGG",
-    "Weights",
-    "make_layers",
     "AlexNet",
     "ResNet",
+    "Weights",
     "alexnet",
+    "make_layers",
     "resnet18",
     "resnet34",
     "resnet50",

@@ -351,6 +351,39 @@ READS = {
     "a fraction": (
         "import fractions\ns = fractions.Fraction(1, 2)", "x * float(s)",
         "s = fractions.Fraction(1, 3)"),
+    "the environment by a module in a closure": (
+        "import os as _os\n_os.environ['WEFT_S'] = '2'\ndef make():\n import os\n"
+        " return lambda: int(os.environ['WEFT_S'])\ng = make()", "x * g()",
+        "_os.environ['WEFT_S'] = '3'"),
+    "the environment by a function's import": (
+        "import os as _os\n_os.environ['WEFT_S'] = '2'\ndef g():\n import os\n"
+        " return int(os.getenv('WEFT_S'))", "x * g()", "_os.environ['WEFT_S'] = '3'"),
+    "the environment by a function's import of a name": (
+        "import os as _os\n_os.environ['WEFT_S'] = '2'\ndef g():\n"
+        " from os import environ as e\n return int(e['WEFT_S'])", "x * g()",
+        "_os.environ['WEFT_S'] = '3'"),
+    "getenv in a closure": (
+        "import os as _os\n_os.environ['WEFT_S'] = '2'\ndef make():\n"
+        " from os import getenv as e\n return lambda: int(e('WEFT_S'))\ng = make()",
+        "x * g()", "_os.environ['WEFT_S'] = '3'"),
+    "the arguments by a function's import": (
+        "import sys as _sys\n_sys.argv = ['a']\ndef g():\n import sys\n"
+        " return len(sys.argv)", "x * g()",
+        "_sys.argv = [*_sys.argv, 'a']"),
+    "the arguments by an inner function": (
+        "import sys as _sys\n_sys.argv = ['a']\ndef g():\n from sys import argv\n"
+        " def inner(): return len(argv)\n return inner()", "x * g()",
+        "_sys.argv.append('a')"),
+    "a logger's level": (
+        "import logging\nl = logging.getLogger('weft-level')\nl.setLevel('INFO')",
+        "x * (2 if l.isEnabledFor(logging.DEBUG) else 3)", "l.setLevel('DEBUG')"),
+    "a parent logger's level": (
+        "import logging\nl = logging.getLogger('weft-up.below')\nl.setLevel(0)\n"
+        "up = logging.getLogger('weft-up')\nup.setLevel('INFO')",
+        "x * l.getEffectiveLevel()", "up.setLevel('DEBUG')"),
+    "the contents of a StringIO": (
+        "import io\ns = io.StringIO('2')", "x * int(s.getvalue())",
+        "s.seek(0)\ns.write('3')"),
     "the environment": (
         "import os\nos.environ['WEFT_S'] = '2'", "x * int(os.environ['WEFT_S'])",
         "os.environ['WEFT_S'] = '3'"),
@@ -613,6 +646,57 @@ WRITES = {
     "print to a file": (
         "import io\ns = io.StringIO()\na = 0", "print(x.sum(), file=s)\nreturn x",
         "s.getvalue()"),
+    "print to a file that is read": (
+        "import io\ns = io.StringIO()\na = 0",
+        "print('a', file=s)\nreturn x * len(s.getvalue())", "s.getvalue()"),
+    "print to a file that is made": (
+        "import io\na = 0",
+        "s = io.StringIO()\nprint('a', file=s)\nreturn x * len(s.getvalue())", "0"),
+    "print inside redirect_stdout": (
+        "import contextlib, io\ns = io.StringIO()\na = 0",
+        "with contextlib.redirect_stdout(s):\n print('sum', x.sum())\nreturn x",
+        "s.getvalue() + said()"),
+    "print inside redirect_stdout and read it": (
+        "import contextlib, io\na = 0",
+        "with contextlib.redirect_stdout(io.StringIO()) as s:\n print('a')\n"
+        "return x * len(s.getvalue())", "said()"),
+    "print to another stdout": (
+        "import sys, io\ns = io.StringIO()\na = 0",
+        "old, sys.stdout = sys.stdout, s\nprint('a')\nsys.stdout = old\nreturn x",
+        "s.getvalue() + said()"),
+    "write to the stdout of each call": (
+        "import contextlib, sys, io\na = 0\nold = []\ndef around(s):\n"
+        " old.append(sys.stdout)\n sys.stdout = s\ns = io.StringIO()",
+        "sys.stdout.write('a')\nreturn x",
+        "around(s) or s.getvalue() + said()"),
+    "write to a stream of before": (
+        "import os\na = 0\nr, w = os.pipe()\ns = open(w, 'w', 1, closefd=False)",
+        "s.write('a\\n')\nreturn x", "s.flush() or os.read(r, 100)"),
+    "a warning that is caught": (
+        "import warnings\na = 0",
+        "with warnings.catch_warnings(record=True) as w:\n"
+        " warnings.simplefilter('always')\n warnings.warn('a')\nreturn x * len(w)",
+        "0"),
+    "a warning that is an error": (
+        "import warnings\na = 0",
+        "try:\n with warnings.catch_warnings():\n  warnings.simplefilter('error')\n"
+        "  warnings.warn('a')\nexcept UserWarning:\n return x * 5\nreturn x", "0"),
+    "a warning that is ignored": (
+        "import warnings\na = 0\nseen = []\ndef keep(m, *a): seen.append(str(m))\n"
+        "warnings.showwarning = keep\nwarnings.simplefilter('always')",
+        "with warnings.catch_warnings():\n warnings.simplefilter('ignore')\n"
+        " warnings.warn('a')\nreturn x", "seen"),
+    "a warning that is shown inside": (
+        "import warnings\na = 0\nseen = []\ndef keep(m, *a): seen.append(str(m))\n"
+        "warnings.showwarning = keep\nwarnings.simplefilter('ignore')",
+        "with warnings.catch_warnings():\n warnings.simplefilter('always')\n"
+        " warnings.warn('a')\nreturn x", "seen"),
+    "a logger whose level changes": (
+        "import logging, sys\nh = logging.StreamHandler(sys.stdout)\n"
+        "l = logging.getLogger('weft-levels')\nl.handlers = [h]\n"
+        "l.setLevel('INFO')\nl.propagate = False\na = 0\ndef next_level():\n"
+        " l.setLevel('DEBUG' if l.level == 20 else 'ERROR')",
+        "l.info('i')\nl.debug('d')\nreturn x", "next_level() or said()"),
     "write to stdout": (
         "import sys\na = 0", "sys.stdout.write(f'{x.sum()}')\nreturn x", "said()"),
     "a logger": (

@@ -1,5 +1,10 @@
 """Programs that use sizes as numbers are compiled once for all of them."""
 
+import collections
+import copy
+import functools
+import json
+
 import numpy as np
 import pytest
 
@@ -49,3 +54,61 @@ def test_once_for_all_sizes(name):
         assert got.dtype is want.dtype
         np.testing.assert_array_equal(got.numpy(), want.numpy())
     assert len(compiled.compiles) == 1
+
+
+TABLE = {2: 1.0, 3: 5.0}
+RESULTS = {
+    "a size": lambda x: x.shape[0],
+    "a shape": lambda x: x.shape,
+    "part of a shape": lambda x: x.shape[:1],
+    "sizes of a result": lambda x: weft.arange(x.shape[0]).shape,
+    "in a list": lambda x: [x.shape[0], (x, x.shape[1])],
+    "in a dictionary": lambda x: {"n": x.numel(), "m": {"k": x.shape[0] + 1}},
+    "a quotient": lambda x: (x.shape[0] / 2, x.shape[0] // 2, divmod(x.shape[0], 2)),
+    "a product": lambda x: (-x.shape[0], x.nbytes, sum(x.shape), max(x.shape[0], 3)),
+    "a slice": lambda x: slice(x.shape[0]),
+    "a copy": lambda x: copy.deepcopy(x.shape[0]),
+    "the class": lambda x: (isinstance(x.shape[0], int), x.shape[0].__class__),
+}
+NUMBERS = {
+    "text": lambda x: str(x.shape),
+    "text of a list": lambda x: str([x.shape[0]]),
+    "formatted": lambda x: f"{x.shape[0]:>5} {x.shape[0]:d} {x.shape!r}",
+    "in the old way": lambda x: "%s" % x.shape[0],  # noqa: UP031
+    "representation": lambda x: repr(x.shape[0]),
+    "an unknown key": lambda x: x * TABLE.get(x.shape[0], 9.0),
+    "a key": lambda x: {x.shape[0]: 1, (x.shape[1], 1): x},
+    "a set": lambda x: ({x.shape[0], 3}, frozenset(x.shape)),
+    "in a set": lambda x: x * (3 in {x.shape[0]}) + (x.shape[0] in {3: 1}),
+    "hash": lambda x: hash(x.shape[0]),
+    "counted": lambda x: collections.Counter(x.shape),
+    "cached": lambda x: functools.lru_cache(lambda n: n + 1)(x.shape[0]),
+    "type": lambda x: type(x.shape[0]) is int,
+    "NumPy's": lambda x: str(np.array(x.shape).dtype) + str(np.prod(x.shape)),
+    "JSON": lambda x: json.dumps(list(x.shape)),
+}
+
+
+@pytest.mark.parametrize("name", [*RESULTS, *NUMBERS])
+def test_sizes_are_numbers_to_the_function(name):
+    fn = {**RESULTS, **NUMBERS}[name]
+    compiled = weft.compile(fn)
+    for size in (2, 3, 4, 3):
+        x = weft.ones(size, size)
+        assert repr(compiled(x)) == repr(fn(x))
+    assert len(compiled.compiles) == (2 if name in RESULTS else 3), compiled.compiles
+
+
+def test_sizes_stay_numbers_in_containers_that_a_function_changes():
+    @weft.compile
+    def note(x, log):
+        log["sizes"].append(x.shape[0])
+        log["last"] = x.shape
+        return x
+
+    log = {"sizes": [], "last": None}
+    for size in (2, 3, 4):
+        log["sizes"].clear()
+        note(weft.ones(size), log)
+        assert log == {"sizes": [size], "last": (size,)}
+        assert type(log["sizes"][0]) is int

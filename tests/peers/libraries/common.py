@@ -52,7 +52,11 @@ def fill(module: Any, seed: int = 0, scale: float = 0.3) -> Any:
 def plain(value: Any) -> Any:
     """A value without tensors: what two processes can compare."""
     if isinstance(value, torch.Tensor):
-        return value.detach().to(torch.float64 if value.is_floating_point() else value.dtype).numpy()
+        return (
+            value.detach()
+            .to(torch.float64 if value.is_floating_point() else value.dtype)
+            .numpy()
+        )
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -66,7 +70,9 @@ def gradients(module: Any) -> dict[str, Any]:
     return {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
 
 
-def train(module: Any, loss: Callable[[Any], Any], steps: int = 3, lr: float = 1e-3) -> Any:
+def train(
+    module: Any, loss: Callable[[Any], Any], steps: int = 3, lr: float = 1e-3
+) -> Any:
     """The first gradients, and losses of some steps of AdamW."""
     optimizer = torch.optim.AdamW(module.parameters(), lr=lr)
     losses, first = [], None
@@ -92,7 +98,10 @@ def main() -> None:
             outcomes[name] = ("ok", plain(function()))
         except Exception:
             outcomes[name] = ("error", traceback.format_exc())
-        print(f"{name}: {outcomes[name][0]} {time.perf_counter() - started:.2f} s", flush=True)
+        print(
+            f"{name}: {outcomes[name][0]} {time.perf_counter() - started:.2f} s",
+            flush=True,
+        )
         if outcomes[name][0] == "error":
             print(outcomes[name][1], flush=True)
     with open(path, "wb") as file:

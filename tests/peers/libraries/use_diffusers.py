@@ -3,9 +3,16 @@
 import torch
 from common import case, fill, integers, main, normal, train
 from diffusers import (
-    AutoencoderKL, DDIMScheduler, DDPMScheduler, DPMSolverMultistepScheduler,
-    EulerDiscreteScheduler, FlowMatchEulerDiscreteScheduler, PNDMScheduler,
-    UNet2DConditionModel, UNet2DModel, UniPCMultistepScheduler,
+    AutoencoderKL,
+    DDIMScheduler,
+    DDPMScheduler,
+    DPMSolverMultistepScheduler,
+    EulerDiscreteScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    PNDMScheduler,
+    UNet2DConditionModel,
+    UNet2DModel,
+    UniPCMultistepScheduler,
 )  # fmt: skip
 
 
@@ -24,7 +31,11 @@ def unet():
 @case
 def a_unet_learns_noise():
     model, schedule = unet(), DDPMScheduler(num_train_timesteps=50)
-    clean, noise, steps = normal(2, 2, 8, 8), normal(2, 2, 8, 8, seed=1), integers(50, 2)
+    clean, noise, steps = (
+        normal(2, 2, 8, 8),
+        normal(2, 2, 8, 8, seed=1),
+        integers(50, 2),
+    )
     noisy = schedule.add_noise(clean, noise, steps)
     out = train(
         model, lambda m: torch.nn.functional.mse_loss(m(noisy, steps).sample, noise)

@@ -19,7 +19,9 @@ def functions():
     packed, shapes = pack([x, x[:, 0]], "b * c")
     out["packed"] = packed
     out["unpacked"] = unpack(packed, shapes, "b * c")
-    sum(v.square().sum() for v in out.values() if isinstance(v, torch.Tensor)).backward()
+    sum(
+        v.square().sum() for v in out.values() if isinstance(v, torch.Tensor)
+    ).backward()
     return {**out, "gradient": x.grad}
 
 

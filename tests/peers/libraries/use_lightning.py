@@ -8,7 +8,10 @@ import lightning as L
 import torch
 from common import case, fill, integers, main, normal
 from lightning.pytorch.callbacks import (
-    Callback, EarlyStopping, LearningRateMonitor, ModelCheckpoint,
+    Callback,
+    EarlyStopping,
+    LearningRateMonitor,
+    ModelCheckpoint,
     StochasticWeightAveraging,
 )  # fmt: skip
 from lightning.pytorch.loggers import CSVLogger
@@ -107,7 +110,9 @@ def it_fits_validates_tests_and_predicts():
 @case
 def it_saves_checkpoints_and_resumes():
     with tempfile.TemporaryDirectory() as folder:
-        keep = ModelCheckpoint(folder, monitor="val_loss", save_last=True, filename="best")
+        keep = ModelCheckpoint(
+            folder, monitor="val_loss", save_last=True, filename="best"
+        )
         module = Net()
         first = trainer(folder, callbacks=[keep], enable_checkpointing=True)
         first.fit(module, Data())
@@ -154,7 +159,9 @@ def stopping_early_and_logging():
 def averaged_weights():
     with tempfile.TemporaryDirectory() as folder:
         module = Net()
-        swa = StochasticWeightAveraging(swa_lrs=0.01, swa_epoch_start=1, annealing_epochs=1)
+        swa = StochasticWeightAveraging(
+            swa_lrs=0.01, swa_epoch_start=1, annealing_epochs=1
+        )
         run = trainer(folder, max_epochs=4, callbacks=[swa])
         run.fit(module, Data())
         return weights(module)

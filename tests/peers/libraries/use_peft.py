@@ -5,7 +5,12 @@ import tempfile
 import torch
 from common import case, fill, integers, main, train
 from peft import (
-    AdaLoraConfig, IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model,
+    AdaLoraConfig,
+    IA3Config,
+    LoraConfig,
+    PeftModel,
+    PromptTuningConfig,
+    get_peft_model,
 )  # fmt: skip
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -31,7 +36,12 @@ def adapted(config):
 @case
 def low_rank():
     out, model = adapted(
-        LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+        LoraConfig(
+            r=4,
+            lora_alpha=8,
+            target_modules=["q_proj", "v_proj"],
+            task_type="CAUSAL_LM",
+        )
     )
     model.eval()
     with torch.no_grad():
@@ -56,9 +66,18 @@ def weight_decomposed():
 @case
 def others():
     return {
-        "ia3": adapted(IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"]))[0],
-        "adalora": adapted(AdaLoraConfig(r=4, target_modules=["q_proj"], total_step=10))[0],
-        "prompt": adapted(PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"))[0],
+        "ia3": adapted(
+            IA3Config(
+                target_modules=["k_proj", "down_proj"],
+                feedforward_modules=["down_proj"],
+            )
+        )[0],
+        "adalora": adapted(
+            AdaLoraConfig(r=4, target_modules=["q_proj"], total_step=10)
+        )[0],
+        "prompt": adapted(
+            PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+        )[0],
     }
 
 

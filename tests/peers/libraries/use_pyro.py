@@ -4,7 +4,7 @@ import pyro
 import pyro.distributions as dist
 import torch
 from common import case, main, normal
-from pyro.infer import SVI, NUTS, MCMC, Trace_ELBO, TraceEnum_ELBO, config_enumerate
+from pyro.infer import MCMC, NUTS, SVI, Trace_ELBO, TraceEnum_ELBO, config_enumerate
 from pyro.infer.autoguide import AutoDelta, AutoNormal
 from torch.distributions import constraints
 
@@ -67,7 +67,9 @@ def enumeration():
 
     @config_enumerate
     def mixture(data):
-        weights = pyro.param("w", torch.tensor([0.4, 0.6]), constraint=constraints.simplex)
+        weights = pyro.param(
+            "w", torch.tensor([0.4, 0.6]), constraint=constraints.simplex
+        )
         locs = pyro.param("locs", torch.tensor([-1.0, 1.5]))
         with pyro.plate("data", len(data)):
             which = pyro.sample("which", dist.Categorical(weights))

@@ -104,7 +104,9 @@ def optimizers_schedules_and_losses():
     for name in ("adamw", "lamb", "lookahead_momentum", "nadamw", "adopt", "lion"):
         model = fill(torch.nn.Linear(4, 3))
         optimizer = create_optimizer_v2(model, opt=name, lr=0.01, weight_decay=0.1)
-        schedule = CosineLRScheduler(optimizer, t_initial=5, warmup_t=2, warmup_lr_init=1e-4)
+        schedule = CosineLRScheduler(
+            optimizer, t_initial=5, warmup_t=2, warmup_lr_init=1e-4
+        )
         for step in range(3):
             optimizer.zero_grad()
             loss = LabelSmoothingCrossEntropy(0.1)(model(normal(6, 4)), integers(3, 6))

@@ -6,7 +6,13 @@ from common import case, fill, integers, main, normal, train
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.loader import DataLoader
 from torch_geometric.utils import (
-    add_self_loops, degree, scatter, softmax, subgraph, to_dense_adj, to_dense_batch,
+    add_self_loops,
+    degree,
+    scatter,
+    softmax,
+    subgraph,
+    to_dense_adj,
+    to_dense_batch,
     to_undirected,
 )  # fmt: skip
 
@@ -113,8 +119,12 @@ def pools_and_aggregations():
 def several_kinds_of_nodes():
     data = HeteroData()
     data["user"].x, data["item"].x = normal(4, 3), normal(5, 2)
-    data["user", "buys", "item"].edge_index = torch.stack([integers(4, 8), integers(5, 8, seed=1)])
-    data["item", "of", "user"].edge_index = torch.stack([integers(5, 8, seed=1), integers(4, 8)])
+    data["user", "buys", "item"].edge_index = torch.stack(
+        [integers(4, 8), integers(5, 8, seed=1)]
+    )
+    data["item", "of", "user"].edge_index = torch.stack(
+        [integers(5, 8, seed=1), integers(4, 8)]
+    )
     conv = gnn.HeteroConv(
         {
             ("user", "buys", "item"): gnn.SAGEConv((3, 2), 4),

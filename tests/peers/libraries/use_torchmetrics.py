@@ -12,7 +12,9 @@ def over(metric, *batches):
 
 @case
 def classes():
-    batches = [(normal(20, 4, seed=s).softmax(-1), integers(4, 20, seed=s)) for s in (0, 1)]
+    batches = [
+        (normal(20, 4, seed=s).softmax(-1), integers(4, 20, seed=s)) for s in (0, 1)
+    ]
     kind = {"task": "multiclass", "num_classes": 4}
     metrics = {
         "accuracy": tm.Accuracy(**kind),
@@ -65,7 +67,10 @@ def regressions():
 
 @case
 def images():
-    pairs = [(normal(2, 3, 24, 24, seed=s).sigmoid(), normal(2, 3, 24, 24).sigmoid()) for s in (1, 2)]
+    pairs = [
+        (normal(2, 3, 24, 24, seed=s).sigmoid(), normal(2, 3, 24, 24).sigmoid())
+        for s in (1, 2)
+    ]
     metrics = {
         "psnr": tm.image.PeakSignalNoiseRatio(data_range=1.0),
         "ssim": tm.image.StructuralSimilarityIndexMeasure(data_range=1.0),

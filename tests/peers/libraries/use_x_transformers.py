@@ -63,9 +63,7 @@ def a_vision_transformer():
     )  # fmt: skip
     fill(model)
     images, labels = normal(2, 3, 16, 16), integers(5, 2)
-    return train(
-        model, lambda m: torch.nn.functional.cross_entropy(m(images), labels)
-    )
+    return train(model, lambda m: torch.nn.functional.cross_entropy(m(images), labels))
 
 
 @case

@@ -97,7 +97,7 @@ class Single:
     ) -> ndarray | None:
         """The output for contiguous arrays of the graph's inputs' shapes."""
         kernel = self.kernel
-        if not _hold(self.assumptions, sizes):
+        if not holds(self.assumptions, sizes):
             return None
         known = sizes | {k: evaluate(n, sizes) for k, n in kernel.given}
         if any(evaluate(n, known) <= 0 for n in kernel.positive):
@@ -116,7 +116,7 @@ class Single:
         return None if numbers[-1] else out
 
 
-def _hold(assumptions: Sequence[Any], sizes: dict[str, int]) -> bool:
+def holds(assumptions: Sequence[Any], sizes: dict[str, int]) -> bool:
     """Whether the assumptions that a kernel was made with hold for these sizes."""
     return all(assumption.holds(sizes) for assumption in assumptions)
 
@@ -132,7 +132,7 @@ class Several:
     def __call__(
         self, arrays: Sequence[ndarray], sizes: dict[str, int], shape: tuple[int, ...]
     ) -> ndarray | None:
-        if not _hold(self.assumptions, sizes):
+        if not holds(self.assumptions, sizes):
             return None
         (out,), _ = self.program.run(arrays)
         return out.reshape(shape)
@@ -367,9 +367,9 @@ def general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | 
     if not all(type(a) is ndarray for a in arrays):
         return None
     arrays = [np.asarray(a, order="C") for a in arrays]
-    sizes, shapes = _named([a.shape for a in arrays])
+    sizes, shapes = named_sizes([a.shape for a in arrays])
     codes = "".join(a.dtype.char for a in arrays)
-    if not all(map(_is_plain, params.values())):
+    if not all(map(is_plain, params.values())):
         return None
     program = _general_program(op, codes, shapes, tuple(params.items()))
     if program is None:
@@ -377,10 +377,10 @@ def general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | 
     return program(arrays, sizes, resolve(program.shape, sizes))
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a parameter is hashed and compared by its value."""
     if type(value) is tuple:
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str, dtypes.DType))
 
 
@@ -417,7 +417,7 @@ def fused(
 ) -> Any:
     """A composition's result from kernels of its own, or None if it has none."""
     inputs = [t for t in tensors if t is not None]
-    sizes, shapes = _named([t.shape for t in inputs])
+    sizes, shapes = named_sizes([t.shape for t in inputs])
     kinds = tuple(None if t is None else t.dtype for t in tensors)
     recipe = name, key, kinds, shapes, config.strict_ieee
     program = None
@@ -427,7 +427,7 @@ def fused(
                 _COMPOSED.pop(next(iter(_COMPOSED)))
             _COMPOSED[*recipe, hints] = composed(name, fn, tensors, shapes, hints)
         program = _COMPOSED[*recipe, hints]
-        if program is None or _hold(program.assumptions, sizes):
+        if program is None or holds(program.assumptions, sizes):
             break
     if program is None:
         return None
@@ -448,7 +448,7 @@ def hints_of(sizes: Iterable[int]) -> tuple[int, ...]:
 _COMPOSED: dict[Any, Composed | None] = {}
 
 
-def _named(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
+def named_sizes(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
     """The sizes by name, and the shapes with a name for each size but 1."""
     sizes = dict.fromkeys(n for shape in shapes for n in shape if n != 1)
     names = {n: f"N{k}" for k, n in enumerate(sizes)}

@@ -79,6 +79,8 @@ def compiled_modules() -> Iterator[list[Compiled]]:
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if mode.capture is not None or (running and running[-1].warming):
             return eager(self, *args, **kwargs)
+        if mode.changes is not None:  # a checkpointed function, which runs twice alike
+            return eager(self, *args, **kwargs)
         function = functions.get(self) or made(self)
         if function is None:
             return eager(self, *args, **kwargs)

@@ -21,6 +21,7 @@ import numpy as np
 
 from weft import late
 from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
+from weft.compile.frontend.foreign_objects import ForeignObjects
 from weft.compile.frontend.recompile_reasons import advice, reason
 from weft.compile.frontend.specialization import Specialization, specialize
 from weft.compile.program.phases import Compilation, recording, uncollected
@@ -30,7 +31,7 @@ from weft.core.mode import mode
 from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
-from weft.errors import ArgumentError, SharedMemoryError, shorten
+from weft.errors import ArgumentError, DTypeError, SharedMemoryError, shorten
 from weft.graph.capture import apply_undone
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
@@ -209,13 +210,16 @@ class CompiledFunction:
                 why = why or specialization.moved(arrays)
         else:
             hidden = None if self.fullgraph else _random_states()
+            foreign = ForeignObjects((args, kwargs))
             try:
                 specialization = self._compile(key, args, kwargs, arrays, why, numbers)
             except DebuggerWanted:
                 mode.undone = ()
+                foreign.restore()
                 self._warn_of_debugger()
                 return self.fn(*args, **kwargs)
             except Exception as error:
+                foreign.restore()
                 if isinstance(error, CaptureError) and numbers:
                     mode.undone = ()
                     floats = self._floats[structure]
@@ -325,9 +329,11 @@ class CompiledFunction:
             specialize, self.fn, args, kwargs, pack_weights=self.pack_weights,
             memory=self.memory, numbers=numbers,
         )  # fmt: skip
+        foreign = ForeignObjects((args, kwargs))
         try:
             return compile_for(names)
         except Exception:
+            foreign.restore()
             if names is None or self.dynamic:
                 raise
             mode.undone = ()
@@ -429,7 +435,7 @@ def _kind(leaf: Any) -> Any:
 def _check(fn: Any, dynamic: Any, max_compiles: Any) -> None:
     """Raise an error for a function or an option that cannot be used."""
     if not callable(fn):
-        raise ArgumentError(
+        raise DTypeError(
             f"compile: expected a function or a module, got {type(fn).__name__}"
         )
     later = ("GENERATOR", "COROUTINE", "ASYNC_GENERATOR")

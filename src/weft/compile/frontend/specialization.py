@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile import targets
 from weft.compile.frontend.graph_function import GraphFunction, closed
 from weft.compile.frontend.guards import Guards, Reads, TensorGuards
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
 from weft.compile.program.program import compiled
 from weft.compile.targets.cpu.driver import start_if_missing
-from weft.core.device import Device, cpu
+from weft.core.device import cpu
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Size
@@ -69,7 +70,8 @@ class Specialization:
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            own = own if self.device is cpu else set()
+            target = self.device.target or targets.default()
+            own = own if target.in_place else set()
             self.program = compiled(
                 graph, own, pack_weights=pack_weights, recompute=recompute, kept=True,
                 target=self.device.target,
@@ -161,15 +163,14 @@ class Specialization:
     def _run_on_device(
         self, leaves: list[Any], arrays: list[Any], arguments: Any
     ) -> Any:
-        """Run the program on another device, with buffers of that device."""
+        """Run the program on another device; numbers may be arrays of the host."""
         device = self.device
         cells = self.variables if self.differentiable else self.read_cells
-        variables = [_on_device(cell.get(), device) for cell in cells]
-        feeds = [_on_device(array, device) for array in arrays]
+        variables = [cell.get() for cell in cells]
         if self.differentiable:
-            outputs, _ = self.program.run([*feeds, *variables], write=self._write)
+            outputs, _ = self.program.run([*arrays, *variables], write=self._write)
         else:
-            outputs, _ = self.program.run(feeds, variables, write=self._write)
+            outputs, _ = self.program.run(arrays, variables, write=self._write)
         results = [Tensor.on_device(buffer, device) for buffer in outputs]
         return self.finish(results, leaves, arrays, arguments)
 
@@ -277,21 +278,19 @@ def specialize(
     start_if_missing()  # every program needs it, and Python leaves a processor idle
 
     def attempt() -> tuple[Captured, Reads]:
-        reads = Reads(fn, known, containers((args, kwargs)), numbers=bool(numbers))
+        reads = Reads(
+            fn, known, containers((args, kwargs)), bool(numbers), bool(dynamic)
+        )
         with phase("capture"), reads.watching():
             captured = capture_call(
                 fn, args, kwargs, dynamic, None, reads.knows, numbers, anywhere=True
             )
+        reads.refuse_reading(captured.effects)
         return captured, reads
 
     captured, reads = complete(attempt)
     guards = reads.guards(captured.arrays)
     return Specialization(captured, guards, pack_weights=pack_weights, memory=memory)
-
-
-def _on_device(array: Any, device: Device) -> Any:
-    """The buffer of a device; an array of the host, as of a number, is copied."""
-    return device.from_host(array) if isinstance(array, np.ndarray) else array
 
 
 def _as_tensor(cell: Any) -> Tensor:

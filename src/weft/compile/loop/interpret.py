@@ -28,6 +28,7 @@ from weft.compile.loop.ir import (
     When,
     combined,
     sums_of,
+    thread_of,
 )
 from weft.compile.lower.values import identity
 from weft.core.op import find_op
@@ -74,24 +75,33 @@ class _Run:
         self.memory = memory
         self.symbols = symbols
         self.locals: dict[str, Any] = {}
+        self.calls: dict[int, Any] = {}  # the values of functions in this body
         self.touched: _Touched | None = None  # in a loop that threads share
 
     def body(self, body: list[Any]) -> None:
+        """Run statements; a function that several of them name is computed once."""
+        before, self.calls = self.calls, {}
         for stmt in body:
-            if isinstance(stmt, For):
-                self.loop(stmt)
-            elif isinstance(stmt, Set):
-                self.locals[stmt.local.name] = self.value(stmt.value)
-            elif isinstance(stmt, Let):
-                self.symbols[stmt.var] = self.checked(stmt)
-            elif isinstance(stmt, When):
-                if self.value(stmt.condition):
-                    self.body(stmt.body)
-            else:
-                at, value = self.index(stmt.at), self.value(stmt.value)
-                if self.touched is not None:
-                    self.touched.write(stmt.buffer, at)
-                self.memory[stmt.buffer.name][at] = value
+            self.statement(stmt)
+            if isinstance(stmt, (For, When)):
+                self.calls.clear()
+        self.calls = before
+
+    def statement(self, stmt: Any) -> None:
+        if isinstance(stmt, For):
+            self.loop(stmt)
+        elif isinstance(stmt, Set):
+            self.locals[stmt.local.name] = self.value(stmt.value)
+        elif isinstance(stmt, Let):
+            self.symbols[stmt.var] = self.checked(stmt)
+        elif isinstance(stmt, When):
+            if self.value(stmt.condition):
+                self.body(stmt.body)
+        else:
+            at, value = self.index(stmt.at), self.value(stmt.value)
+            if self.touched is not None:
+                self.touched.write(stmt.buffer, at)
+            self.memory[stmt.buffer.name][at] = value
 
     def loop(self, stmt: For) -> None:
         if stmt.threads:
@@ -124,7 +134,7 @@ class _Run:
         partial = {s: [self.value(_identity(s))] * stmt.threads for s in sets}
         before, self.touched = self.touched, _Touched()
         for i in range(evaluate(stmt.extent, self.symbols)):
-            thread = i % stmt.threads
+            thread = thread_of(stmt, i)
             self.symbols[stmt.var] = i
             self.touched.thread = thread
             for s, each in partial.items():
@@ -171,7 +181,9 @@ class _Run:
                 value.bound, self.symbols
             )
             return self.value(value.low if below else value.high)
-        return self.call(value, [self.value(a) for a in value.args])
+        if id(value) not in self.calls:
+            self.calls[id(value)] = self.call(value, map(self.value, value.args))
+        return self.calls[id(value)]
 
     def call(self, value: Any, given: Any) -> Any:
         """A scalar function's value for some arguments."""

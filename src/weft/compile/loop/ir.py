@@ -26,8 +26,9 @@ target's schedule may add to a loop how it runs:
     n totals               each sum has n totals side by side, which are added by halves
     streaming buffer, …    stores to these buffers bypass the caches
     in registers           a square is transposed there
-    on n threads           thread k of a block takes iterations k, k + n, …; what they
-                           accumulate is combined by halves, and all threads get it
+    on n threads           thread k of a block takes iterations k, k + n, … (or so many
+                           neighbours at once); what they accumulate is combined by
+                           halves, and all threads get it
 
 A kernel with such a loop runs a block of threads for each iteration of its parallel
 loops: statements around the loop give every thread the same, and one of them stores.
@@ -230,6 +231,11 @@ def sums_of(stmt: For) -> list[Local]:
 def combined(stmt: For) -> list[Set]:
     """The statements with which iterations accumulate, in any order."""
     return [s for s in stmt.body if isinstance(s, Set) and s.reorder]
+
+
+def thread_of(stmt: For, iteration: int) -> int:
+    """The thread of a block that takes an iteration."""
+    return iteration // max(stmt.vector, 1) % stmt.threads
 
 
 def block_size(kernel: Kernel) -> int:

@@ -103,7 +103,7 @@ class Lowering:
             return False
         if isinstance(rule, Element):
             return not rule.cheap
-        if node.op.facts.cost > 1:
+        if node.op.facts.cost > self.target.cost.fusion.recomputed:
             return True
         return any(
             self._costly(b)

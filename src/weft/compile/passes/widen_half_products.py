@@ -13,18 +13,19 @@ from __future__ import annotations
 
 from weft.compile import targets
 from weft.compile.passes.walk import Call, Replacement, Walk
-from weft.compile.targets.cpu.matmul.kinds import BYTES, RESULTS
-from weft.dtype import float32, int32
+from weft.dtype import bfloat16, float16, float32, int8, int32, uint8
 from weft.graph.ir import Graph, Node
 from weft.ops.copies import cast_op
 from weft.ops.products import matmul_op, wide_matmul_op
+
+_WIDE = {int8: int32, uint8: int32, float16: float32, bfloat16: float32}
 
 
 class _Narrow(Walk):
     ops = frozenset([matmul_op, wide_matmul_op])
 
     def visit(self, node: Node) -> Replacement:
-        if targets.current().library_call(node) is not None:
+        if node.op not in self.ops or targets.current().library_call(node) is not None:
             return None
         if node.op is matmul_op:
             return _with_wide_result(node)
@@ -33,8 +34,7 @@ class _Narrow(Walk):
 
 
 def _with_wide_result(node: Node) -> Replacement:
-    name = node.dtype.name
-    wide = int32 if name in BYTES else float32 if RESULTS.get(name) else None
+    wide = _WIDE.get(node.dtype)
     if wide is None:
         return None
     product = Call(wide_matmul_op, node.inputs, {"dtype": wide})

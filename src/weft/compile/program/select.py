@@ -1,7 +1,7 @@
 """The choice of steps: a launch, a library call or a host call for each unit.
 
-A group whose indices cannot be proven to stay in bounds gets no kernel: NumPy computes
-its nodes.
+A group whose indices cannot be proven to stay in bounds, or whose kernel the target
+refuses, gets no kernel: NumPy computes its nodes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class _Select:
 
     def _add_group(self, group: Group) -> None:
         launch = KernelLaunch(*self.table.lowered(group), group)
-        if self._prove(launch):
+        why = self.target.refuses(launch.kernel)
+        if why:
+            self.refused[group] = why
+        if not why and self._prove(launch):
             self.steps.append(launch)
         else:
             self.steps += [HostCall(node) for node in group.nodes]

@@ -9,8 +9,6 @@ from weft.compile.explain.memory import Memory
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import Step
 from weft.graph.ir import Graph, Variable
-from weft.runtime.cpu.address import ALIGNMENT, round_up
-from weft.runtime.cpu.pool import get_num_threads
 
 
 class Draft:
@@ -45,10 +43,7 @@ class Draft:
     @property
     def workspace(self) -> int:
         """The bytes that threads need for themselves."""
-        jobs = self.layout.jobs
-        each = round_up(jobs.each)
-        tables = jobs.tables.data.nbytes  # constants
-        return get_num_threads() * each + ALIGNMENT + tables
+        return self.layout.jobs.workspace
 
     @property
     def memory(self) -> Memory:

@@ -40,7 +40,10 @@ class Executor(Protocol):
         write: Callable[[dict[str, Any]], None] | None = None,
         stamps: Callable[[int], Any] | None = None,
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The outputs, and new values by name of variables not written in place."""
+        """The outputs, and new values by name of variables not written in place.
+
+        Arrays are buffers of the target's device, or of the host.
+        """
 
     def timed(
         self, steps: Sequence[Any], feeds: Sequence[Any], held: Sequence[Any]
@@ -84,6 +87,8 @@ class Target(Protocol):
     """A machine that programs are compiled for."""
 
     name: str
+    in_place: bool  # whether executors write new state over the old
+    composes_library: bool  # whether what its library lacks is made of other operators
 
     @property
     def cost(self) -> CostModel:
@@ -120,6 +125,7 @@ class Target(Protocol):
         """The work of library calls for some sizes.
 
         Its ``works`` has the calls that the library computes; others are host calls.
+        ``workspace`` is the memory that they need beside the arena, in bytes.
         """
 
     def epilogue_fits(self, call: LibraryCall, sizes: Mapping[str, int]) -> bool:
@@ -132,6 +138,9 @@ class Target(Protocol):
 
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         """The loops of a kernel with reductions."""
+
+    def refuses(self, kernel: Kernel) -> str:
+        """The reason why a kernel cannot run here; empty if it can."""
 
     def vectorize(self, kernel: Kernel) -> Kernel:
         """The kernel with loops marked with how they run; see ``loop.ir.For``."""

@@ -31,7 +31,9 @@ __all__ = [
 ]
 
 Mod = Callable[..., Tensor]
-_DEFAULT_SPARSE_BLOCK_SIZE = 128  # positions in a block, where nothing else is asked for
+_DEFAULT_SPARSE_BLOCK_SIZE = (
+    128  # positions in a block, where nothing else is asked for
+)
 
 
 class AuxRequest(NamedTuple):

@@ -13,7 +13,6 @@ from weft.core.autocast import lowered
 from weft.core.eager_kernels import fused
 from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.activation import relu as relu_function
 
 
 def _result(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
@@ -31,7 +30,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
-    return _result(input, relu_function(input), inplace)
+    return _result(input, input.relu(), inplace)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import weft
 from weft import DType, Tensor, reshape
 from weft.core.autocast import lowered
 from weft.core.mode import mode
-from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.complex_numbers import complex
+from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.conv import (
     Pairs,
     Sizes,
@@ -58,7 +58,7 @@ def with_batch(name: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
         return x, True
     if x.ndim == spatial + 1:
         return reshape(x, (1, *x.shape)), False
-    raise ShapeError(
+    raise RankError(
         f"{name}: expected input of {spatial + 2} dimensions (batch, channels, and "
         f"{spatial} more) or, without a batch, {spatial + 1}; got shape {x.shape}"
     )
@@ -81,7 +81,7 @@ def _check_weight(name: str, x: Tensor, w: Tensor, groups: Any, spatial: int) ->
             f"{name}: expected input and weight of one dtype, got {x.dtype.name} and "
             f"{w.dtype.name}. Convert one with .to(...)"
         )
-    if type(groups) is not int or groups < 1:
+    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
         raise ArgumentError(f"{name}: expected groups to be at least 1, got {groups!r}")
     if 0 in w.shape:
         raise ShapeError(f"{name}: expected a weight with elements, got {w.shape}")
@@ -117,7 +117,9 @@ def _check_bias(name: str, bias: Any, channels: int, dtype: DType) -> None:
 def _padding(
     name: str, padding: Any, kernel: Sizes, stride: Sizes, dilation: Sizes
 ) -> Pairs:
-    """Padding before and after, from a number or a name."""
+    """Padding before and after, from a number, a name or pairs of numbers."""
+    if isinstance(padding, tuple) and any(isinstance(p, tuple) for p in padding):
+        return _pairs(name, padding, len(kernel))
     if not isinstance(padding, str):
         return tuple((p, p) for p in sizes_of(name, "padding", padding, len(kernel)))
     if padding == "valid":
@@ -133,6 +135,16 @@ def _padding(
         )
     spans = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     return tuple((n // 2, n - n // 2) for n in spans)
+
+
+def _pairs(name: str, padding: Any, axes: int) -> Pairs:
+    """Padding that differs between the two ends of an axis."""
+    if len(padding) != axes:
+        raise ArgumentError(
+            f"{name}: expected {axes} pairs (before, after) as padding, got {padding!r}"
+        )
+    ends = [sizes_of(name, "padding", pair, 2) for pair in padding]
+    return tuple((before, after) for before, after in ends)
 
 
 def _check_fits(
@@ -181,7 +193,7 @@ def _conv(
 def _of_parts(conv: Any, x: Tensor, w: Tensor, bias: Any) -> Tensor:
     """A convolution of complex numbers: those of their real and imaginary parts."""
     real = conv(x.real, w.real) - conv(x.imag, w.imag)
-    out = complex(real, conv(x.real, w.imag) + conv(x.imag, w.real))
+    out = weft.complex(real, conv(x.real, w.imag) + conv(x.imag, w.real))
     if bias is None:
         return out
     return out + reshape(bias, (-1, *[1] * (w.ndim - 2)))
@@ -210,7 +222,8 @@ def conv2d(
     """Each output: a weighted sum of a window of the input (N, C, H, W).
 
     ``weight`` is (out, C / groups, height, width); ``padding`` one int or two,
-    ``"same"`` or ``"valid"``. The batch dimension may be left out.
+    a pair for each axis (``((top, bottom), (left, right))``), ``"same"`` or
+    ``"valid"``. The batch dimension may be left out.
 
     >>> x, w = weft.ones(1, 3, 8, 8), weft.ones(5, 3, 3, 3)
     >>> weft.nn.functional.conv2d(x, w, stride=2, padding=1).shape

@@ -6,12 +6,11 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.autograd.function import Function
+from weft.autograd import Function
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.index import take_op
 from weft.ops.operands import as_index
 from weft.ops.require import known, require_index
-from weft.sparse.tensor import SparseCOO
 
 
 def embedding(
@@ -81,8 +80,8 @@ class _SparseRows(Function):
         if ctx.padding is not None:
             kept = (rows != ctx.padding % ctx.shape[0]).nonzero().flatten()
             rows, values = rows[kept], values[kept]
-        found = SparseCOO.of(rows.unsqueeze(0).long(), values, ctx.shape, False)
-        return found, None, None
+        at = rows.unsqueeze(0).long()
+        return weft.sparse_coo_tensor(at, values, ctx.shape), None, None
 
 
 def _wrap(padding_idx: int, rows: int) -> int:

@@ -8,7 +8,7 @@ import weft
 from weft import Tensor
 from weft.core.autocast import lowered
 from weft.core.mode import mode
-from weft.errors import ShapeError
+from weft.errors import RankError, ShapeError
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -40,7 +40,7 @@ def bilinear(
     """
     want = weight.shape[1:]
     if (input1.shape[-1], input2.shape[-1]) != want:
-        raise ShapeError(
+        raise RankError(
             f"bilinear: weight of shape {weight.shape} needs inputs with {want} "
             f"features, got shapes {input1.shape} and {input2.shape}"
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft import Tensor, cat, no_grad, stack, tensor, where
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.linalg import vector_norm
 from weft.nn.utils import rnn as rnn
 from weft.ops.require import known as _known
@@ -159,6 +159,9 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     >>> p
     tensor([1., 2.])
     """
+    if not isinstance(vec, Tensor):
+        kind = type(vec).__name__
+        raise DTypeError(f"vector_to_parameters: expected a vector, got {kind}")
     every: list[Any] = list(parameters)
     total = sum(p.numel() for p in every)
     if vec.ndim != 1 or vec.numel() != total:

@@ -89,7 +89,7 @@ class DataLoader:
             )
         self.dataset = dataset
         self.num_workers = num_workers
-        self.prefetch_factor = prefetch_factor or 2
+        self.prefetch_factor = prefetch_factor or (2 if num_workers else None)
         self.persistent_workers = persistent_workers
         self.worker_init_fn = worker_init_fn
         self.timeout = timeout
@@ -252,7 +252,7 @@ class DataLoader:
         self._pool = pool if self.persistent_workers else None
         try:
             pool.start(epoch, self.timeout)
-            yield from pool.run(requests, self.prefetch_factor, self.timeout)
+            yield from pool.run(requests, self.prefetch_factor or 2, self.timeout)
         except GeneratorExit:  # left between two batches: the workers are in order
             if not self.persistent_workers:
                 pool.close()

@@ -22,23 +22,33 @@ def call(name: str, fn: Callable[..., Value], b: Any, args: list[Any]) -> Any:
     """``fn`` of scalars, as a call that LLVM knows how to make for vectors."""
     type = args[0].type
     bits = Value(b, args[0]).format.bits
-    full = f"weft.scalar.{name}.f{bits}"
+    plain = b.module.triple.startswith("nvptx")  # threads need no vectors
+    full = f"weft_{name}_f{bits}" if plain else f"weft.scalar.{name}.f{bits}"
     function = b.module.globals.get(full)
     if function is None:
         function = _define(b, full, fn, type, len(args))
-        vectors = [
-            _define(
-                b, f"weft.v{n}.{name}.f{bits}", fn, ir.VectorType(type, n), len(args)
-            )
-            for n in LANES[bits]
-        ]
-        kinds = "v" * len(args)
-        variants = ",".join(
-            f"_ZGV_LLVM_N{n}{kinds}_{full}({vector.name})"
-            for n, vector in zip(LANES[bits], vectors, strict=True)
-        )
-        _attribute(function, f'"vector-function-abi-variant"="{variants}"')
+        if plain:
+            function.linkage = "internal"
+        else:
+            _add_vectors(b, function, name, fn, len(args))
     return b.call(function, args)
+
+
+def _add_vectors(
+    b: Any, function: Any, name: str, fn: Callable[..., Value], count: int
+) -> None:
+    """Define a function's vector forms, and tell LLVM of them."""
+    type = function.function_type.return_type
+    bits = Value(b, function.args[0]).format.bits
+    vectors = [
+        _define(b, f"weft.v{n}.{name}.f{bits}", fn, ir.VectorType(type, n), count)
+        for n in LANES[bits]
+    ]
+    variants = ",".join(
+        f"_ZGV_LLVM_N{n}{'v' * count}_{function.name}({vector.name})"
+        for n, vector in zip(LANES[bits], vectors, strict=True)
+    )
+    _attribute(function, f'"vector-function-abi-variant"="{variants}"')
 
 
 def _define(b: Any, name: str, fn: Any, type: Any, count: int) -> Any:

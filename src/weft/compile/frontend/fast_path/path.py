@@ -25,6 +25,7 @@ from weft.compile.frontend.fast_path.guard_rows import (
 from weft.compile.frontend.fast_path.guard_table import Table, Unfit
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import NOWHERE, leaves, value_of
+from weft.compile.targets.cpu.executor import Executor
 from weft.core.mode import mode
 from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
@@ -55,6 +56,8 @@ def fast_path_of(
         return None
     if specialization.differentiable and mode.recording:
         return None  # it is to be recorded
+    if not isinstance(executor, Executor):
+        return None  # it is another target's
     try:
         return FastPath(specialization, executor, args, settings, attributes)
     except Unfit:

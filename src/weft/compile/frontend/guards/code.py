@@ -129,14 +129,47 @@ def _changes(one: dis.Instruction) -> bool:
     return one.opname in ("LOAD_METHOD", "LOAD_ATTR") and one.argval in CHANGING
 
 
-def chains(code: CodeType) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Globals with the chain of attributes read of them, as ``time.time``; offsets."""
-    found = instructions(code)
-    for k, one in enumerate(found):
-        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            path = []
-            for later in found[k + 1 :]:
-                if later.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
-                    break
-                path.append(later.argval)
-            yield one.argval, tuple(path), one.offset
+class Chain(NamedTuple):
+    """A variable and the attributes that are read of it, as in ``os.environ``."""
+
+    scope: str  # of the variable: GLOBAL, DEREF (a closure's) or FAST (local)
+    name: str
+    path: tuple[str, ...]
+    offset: int
+
+
+_SCOPES = {"LOAD_GLOBAL": "GLOBAL", "LOAD_NAME": "GLOBAL", "LOAD_DEREF": "DEREF",
+           "LOAD_CLASSDEREF": "DEREF", "LOAD_FAST": "FAST", "LOAD_FAST_BORROW": "FAST",
+           "LOAD_FAST_CHECK": "FAST"}  # fmt: skip
+
+
+def chains(code: CodeType) -> Iterator[Chain]:
+    """The variables that are read, each with the attributes that follow it."""
+    every = instructions(code)
+    for k, one in enumerate(every):
+        scope = _SCOPES.get(one.opname)
+        if scope is None:
+            continue
+        path = []
+        for later in every[k + 1 :]:
+            if later.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                break
+            path.append(later.argval)
+        yield Chain(scope, one.argval, tuple(path), one.offset)
+
+
+def local_imports(code: CodeType) -> dict[str, tuple[str, str | None]]:
+    """The variables that a function's own imports set: a module, or a name of it."""
+    variables: dict[str, tuple[str, str | None]] = {}
+    module = attribute = None
+    for one in instructions(code):
+        if one.opname == "IMPORT_NAME":
+            module, attribute = one.argval, None
+        elif one.opname == "IMPORT_FROM":
+            attribute = one.argval
+        elif module is not None and one.opname in ("STORE_FAST", "STORE_DEREF"):
+            root = module if attribute else module.partition(".")[0]
+            variables[one.argval] = root, attribute
+        elif one.opname not in ("SWAP", "POP_TOP"):  # of ``import a.b as c``
+            module = None
+    return variables

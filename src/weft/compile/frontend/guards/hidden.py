@@ -40,7 +40,7 @@ def hidden(value: Any, path: str) -> Hidden | None:
     kind = type(value)
     if issubclass(kind, random.Random):
         return _of(value, path, value.getstate, value.setstate, "random numbers")
-    if issubclass(kind, io.IOBase) and not value.closed and value.seekable():
+    if issubclass(kind, io.IOBase) and not value.closed:
         return _of(value, path, lambda: _position(value), None, "a file")
     if kind.__module__.partition(".")[0] != "numpy":
         return None
@@ -71,7 +71,9 @@ def _of(value: Any, path: str, read: Any, write: Any, what: str) -> Hidden:
 
 def _position(file: Any) -> Any:
     held = file.getvalue() if isinstance(file, (io.StringIO, io.BytesIO)) else None
-    return file.closed or file.tell(), held
+    if file.closed or not file.seekable():
+        return file.closed
+    return file.tell(), held
 
 
 def shared_generators() -> list[Hidden]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import io
+import logging
 import os
 import sys
 import threading
@@ -50,6 +51,7 @@ from weft.compile.frontend.guards.checks import (
     WholeWatch,
 )
 from weft.compile.frontend.guards.code import (
+    Chain,
     chains,
     imported,
     inner,
@@ -57,6 +59,7 @@ from weft.compile.frontend.guards.code import (
     line_of_change,
     line_of_use,
     loads,
+    local_imports,
 )
 from weft.compile.frontend.guards.frames import entering
 from weft.compile.frontend.guards.hidden import Hidden, hidden, shared_generators
@@ -81,12 +84,14 @@ from weft.core.members import CALL_HOOKS, HOOKS, KINDS, Members
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
+from weft.graph.effects import Printed
 from weft.graph.symbol import refusal
 
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
 _BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *HOOKS)
 _COPYING = ("__getstate__", "__reduce_ex__", "__copy__", "__deepcopy__")
 _PASSING = {"__getattribute__", "__setattr__", "__delattr__"}
+_ENVIRONMENT = {"environ", "environb", "getenv"}
 _CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
 
 
@@ -111,11 +116,13 @@ class Reads:
         arguments: dict[str, Any],
         containers: Iterable[Any] = (),
         numbers: bool = False,
+        open_sizes: bool = False,
     ) -> None:
         self.module, self.optimizer = late.find("Module"), late.find("Optimizer")
         self.fn, self.arguments = fn, arguments
         self.containers = containers  # in the arguments, with attributes
         self.numbers = numbers  # whether floats are inputs
+        self.open_sizes = open_sizes  # whether there are sizes that are not known
         self.thread = threading.get_ident()
         self.outside: dict[int, tuple[Any, str]] = {}
         self.groups: dict[int, _Group] = {}
@@ -130,6 +137,7 @@ class Reads:
         self.uses: Counter[int] = Counter()  # of each, as often as it was reached
         self.classes: dict[type, dict[str, Any]] = {}
         self.functions: dict[CodeType, list[FunctionType]] = {}
+        self.imports: dict[str, Any] = {}  # by functions that were entered
         self.entered: dict[CodeType, dict[str, Any]] = {}
         self.hooks: list[WholeWatch] = []
         self.local: set[CodeType] = set()
@@ -149,6 +157,8 @@ class Reads:
         """Note reads and refuse writes until the block ends."""
         with self.patched, entering(self.enter):
             self.watch_class(self.module)
+            for name in ("isEnabledFor", "getEffectiveLevel"):
+                self.watch_loggers(name)
             self.discover(self.fn, _label(self.fn, self.module))
             for name, value in self.arguments.items():
                 if not isinstance(value, np.ndarray):  # it is an input
@@ -186,6 +196,11 @@ class Reads:
         self.entered[code] = names
         if self.numbers and "type" in code.co_names:
             raise refusal("compile: the function may ask what type a float argument is")
+        if self.open_sizes and {"type", "int"} <= {*code.co_names}:
+            raise refusal(
+                "compile: the function may ask whether the type of a size is int; "
+                f"use isinstance\n  at {describe_line(code, 0)}"
+            )
         for load in loads(code):
             if load.name not in names:
                 self.group(names).absent[load.name] = load.name
@@ -196,8 +211,10 @@ class Reads:
                 elif not _library(value):
                     self.note(names, load.name, load.name)
                     self.discover(value, load.name, load.keys, load.times)
-        for name, path, _ in chains(code):
-            self.of_library(names.get(name), name, path)
+        if not _ENVIRONMENT.isdisjoint(code.co_names):
+            self.discover(os.environ, "os.environ")
+        for value, chain in self.heads(code, names):
+            self.of_library(value, chain)
         for name in imported(code):
             module = sys.modules.get(name)
             if module is not None and of_user(module):
@@ -213,19 +230,39 @@ class Reads:
             for obj, where in list(self.outside.values()):
                 self.everything(obj, fields(obj), where, True)
 
-    def of_library(self, module: Any, name: str, path: tuple[str, ...]) -> None:
+    def heads(self, code: CodeType, names: Any) -> Iterator[tuple[Any, Chain]]:
+        """The values of variables at the heads of chains of attributes.
+
+        Those of globals, of closures and of what the function itself imports.
+        """
+        local = {k: _imported(*v) for k, v in local_imports(code).items()}
+        self.imports.update(local)
+        closed = dict(self.imports)
+        for function in self.functions_of(code) if code.co_freevars else ():
+            cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+            closed.update((k, _content(cell)) for k, cell in cells)
+        scopes = {"GLOBAL": names, "DEREF": closed, "FAST": local}
+        for chain in chains(code):
+            value = scopes[chain.scope].get(chain.name, MISSING)
+            if value is not MISSING:
+                yield value, chain
+
+    def of_library(self, head: Any, chain: Chain) -> None:
         """Note a value of a standard module, as ``os.environ`` or ``sys.argv``."""
-        if type(module) is not ModuleType or not path or not is_standard(module):
+        name, path = chain.name, chain.path
+        if chain.scope != "GLOBAL" and not isinstance(head, (ModuleType, Tensor)):
+            if name in self.imports and not callable(head):
+                self.discover(head, name)  # ``from sys import argv``
             return
-        if module is sys and path[0] in ("stdout", "stderr"):
+        if type(head) is not ModuleType or not path or not is_standard(head):
+            return
+        if head is sys and path[0] in ("stdout", "stderr"):
             return  # output is an effect of each run
-        value = getattr(module, path[0], None)
-        if value is os.getenv:
-            self.discover(os.environ, "os.environ")
-        elif not callable(value) and not isinstance(value, ModuleType):
+        value = getattr(head, path[0], None)
+        if not callable(value) and not isinstance(value, ModuleType):
             text = f"{name}.{path[0]}"
-            if path[0] in vars(module):
-                self.note(vars(module), path[0], text)
+            if path[0] in vars(head):
+                self.note(vars(head), path[0], text)
             self.discover(value, text)
 
     def functions_of(self, code: CodeType) -> list[FunctionType]:
@@ -242,11 +279,10 @@ class Reads:
             cell = cells.get(load.name)
             if cell is None:
                 continue
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                continue  # empty: reading it fails
-            if not _library(value):
+            value = _content(cell)
+            if value is os.getenv:
+                self.discover(os.environ, "os.environ")
+            elif value is not MISSING and not _library(value):
                 self.cells.setdefault(id(cell), CellWatch(cell, load.name, value))
                 self.discover(value, load.name, load.keys, load.times)
 
@@ -329,10 +365,7 @@ class Reads:
         if value.__code__ in self.entered:
             self.note_cells(value)
         for cell in value.__closure__ or ():  # a decorator's function
-            try:
-                below = cell.cell_contents
-            except ValueError:
-                continue
+            below = _content(cell)
             if type(below) is FunctionType:
                 self.function(below, path)
         defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
@@ -432,6 +465,21 @@ class Reads:
                 type.__setattr__(kind, name, before)
 
         self.patched.callback(back)
+
+    def watch_loggers(self, name: str) -> None:
+        """Patch a method of loggers, whose answer depends on levels up the tree."""
+        method = getattr(logging.Logger, name)
+
+        def asked(logger: logging.Logger, *args: Any) -> Any:
+            answer = method(logger, *args)
+            if self.active():
+                key = hash((name, id(logger), *args))
+                text = f"the logger {logger.name!r}: {name}"
+                watch = Watch(logger, lambda of: (method(of, *args),), [text], [answer])
+                self.others.setdefault(key, watch)
+            return answer
+
+        self.replace(logging.Logger, name, asked)
 
     def watch_module(self, module: ModuleType) -> None:
         """Patch a module of the user's to tell what is read and written."""
@@ -638,12 +686,37 @@ class Reads:
             one.put_back()
         if moved:
             raise self._moved(moved[0])
+        for one in self.hidden.values():
+            self.refuse_using(one.value, f"{one.path} is outside the function")
         for watch in (*self.watches(), *self.wholes.values(), *self.bytes.values()):
             text = watch.changed()
             if text is not None:
                 name = text.split(" ")[0].partition("[")[0].rpartition(".")[2]
                 self.restore()
                 raise self.changed(text, name)
+
+    def refuse_using(self, file: Any, why: str) -> None:
+        """Refuse a function that reads a file, or writes where that leaves no trace.
+
+        Which file a method belongs to is not known, so its name decides.
+        """
+        if not isinstance(file, io.IOBase):
+            return
+        for code in self.entered:
+            for name in _unnoticed(file).intersection(code.co_names):
+                line = describe_line(*(line_of_use([code], name) or (code, 0)))
+                raise refusal(
+                    f"compile: {why}, a {type(file).__name__}, and the function calls "
+                    f"{name}, once, when it is captured. Do that outside; print may "
+                    f"write to it\n  at {line}"
+                )
+
+    def refuse_reading(self, effects: list[Any]) -> None:
+        """Refuse a function that reads what it prints, which happens after each run."""
+        for effect in effects:
+            if isinstance(effect, Printed):
+                file = effect.kwargs.get("file")
+                self.refuse_using(file, "what is printed goes to a file after a call")
 
     def _moved(self, one: Hidden) -> BaseException:
         where = line_of_use(self.entered, one.path.rpartition(".")[2])
@@ -748,11 +821,11 @@ class Reads:
     def warn(self) -> None:
         """Warn of a line that reads a value which is never the same, as the time."""
         for code, names in self.entered.items():
-            for name, path, offset in chains(code):
-                kind = _moving(names.get(name, MISSING), path)
+            for value, chain in self.heads(code, names):
+                kind = _moving(value, chain.path)
                 if kind is not None:
-                    line = describe_line(code, offset)
-                    text = ".".join((name, *path))
+                    line = describe_line(code, chain.offset)
+                    text = ".".join((chain.name, *chain.path))
                     own = "" if kind == "the time" else ", or use weft's own"
                     instead = f"Pass it as an argument{own}\n  at {line}"
                     _warn_of(f"{text} reads {kind}", instead)
@@ -840,6 +913,29 @@ def _member_of(own: dict[str, Any], name: str) -> dict[str, Any] | None:
 def _computes(kind: type, name: str) -> bool:
     """Whether a class has a property of this name."""
     return isinstance(getattr(kind, name, None), property)
+
+
+def _imported(module: str, attribute: str | None) -> Any:
+    """The value of an import, if the module is loaded."""
+    value = sys.modules.get(module, MISSING)
+    return value if attribute is None else getattr(value, attribute, MISSING)
+
+
+def _content(cell: Any) -> Any:
+    """The content of a closure's cell, which may be empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+_READING = {"getvalue", "getbuffer", "read", "readline", "readlines", "tell"}
+_WRITING = {"write", "writelines"}
+
+
+def _unnoticed(file: Any) -> set[str]:
+    """The methods of a file after which its state is what it was before."""
+    return _READING if file.closed or file.seekable() else _READING | _WRITING
 
 
 def _library(value: Any) -> bool:

@@ -80,6 +80,7 @@ class Streaming:
 class Fusion:
     """When values are computed together, apart or ahead of their turn."""
 
+    recomputed: int = 1  # cost of a value that a later loop over a row computes again
     widest_row: int = 4096  # elements of rows combined in scratch memory: half a cache
     beside: int = 1 << 12  # elements, up to which updates with a number in common join:
     #                        more would be more streams than a processor prefetches

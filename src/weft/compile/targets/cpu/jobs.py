@@ -18,16 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compile.emit.isa import Isa
-from weft.compile.fusion.groups import Operand
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu import executable
 from weft.compile.targets.cpu.executable import Symbol
-from weft.core.op import Op
-from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.shaping import reshape_op
-from weft.ops.slicing import slice_op
-from weft.runtime.cpu.address import round_up
+from weft.runtime.cpu.address import ALIGNMENT, round_up
+from weft.runtime.cpu.pool import get_num_threads
 
 
 class Pointer(NamedTuple):
@@ -82,58 +78,6 @@ class Work(NamedTuple):
     scratch: int = 0  # bytes in the arena, while it runs
 
 
-def outline(shape: Any, dtype: Any) -> np.ndarray:
-    """An array with a shape, strides and an address, but no memory: it is not read.
-
-    >>> from weft.compile.targets.cpu.jobs import outline
-    >>> outline((10**9, 10**6), "float32").strides
-    (4000000, 4)
-    """
-    one = np.empty((), dtype)
-    strides, step = [], one.itemsize
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return np.lib.stride_tricks.as_strided(one, shape, strides[::-1])
-
-
-def is_contiguous(view: Node) -> bool:
-    """Whether a view of row-major memory is row-major too: whole rows, or reshaped."""
-    if view.op is reshape_op:
-        return True
-    if view.op is not slice_op:
-        return False
-    first, *rest = view.params["index"] or (slice(None),)
-    steps = first.step if isinstance(first, slice) else None
-    whole = all(i == slice(None) for i in rest)
-    return first is not None and steps in (None, 1) and whole
-
-
-def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
-    """An operand and its base, as outlines; None if it is no view."""
-    base = operand.base
-    start = outline(resolve(base.shape, sizes), base.dtype.np)
-    array = start
-    for view in reversed(operand.views):
-        array = _seen(array, view.op, resolve(view.params, sizes))
-        if array is None:
-            return None
-    whole = all(s % array.itemsize == 0 for s in array.strides)
-    return (array, start) if whole else None
-
-
-def _seen(array: np.ndarray, op: Op, params: Mapping[str, Any]) -> Any:
-    """A view of an array; None if that would copy its elements."""
-    if not op.view:
-        return None
-    if op is not reshape_op:
-        return op.kernel(array, **params)
-    try:
-        return np.reshape(array, params["shape"], copy=False)
-    except ValueError:
-        return None
-
-
 class Jobs:
     """The jobs of a program's library calls, and the words that are addresses."""
 
@@ -169,6 +113,12 @@ class Jobs:
                 ends.append(len(self.words))
         self.workspaces = np.array(ends, np.int64) - 2
         self.each = max((w.workspace for w in self.works.values()), default=0)
+
+    @property
+    def workspace(self) -> int:
+        """The bytes that threads need for themselves, and constant tables."""
+        each = get_num_threads() * round_up(self.each)
+        return each + ALIGNMENT + self.tables.data.nbytes
 
     def row(self, call: LibraryCall) -> tuple[int, int, int, int]:
         """A call's first word, the tasks of one job and of all, and a job's bytes."""

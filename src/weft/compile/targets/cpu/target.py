@@ -41,6 +41,8 @@ class CpuTarget:
     isa: Isa
     cost: CpuCostModel = COST
     name = "cpu"
+    composes_library = False
+    in_place = True
 
     @property
     def key(self) -> str:
@@ -82,6 +84,9 @@ class CpuTarget:
 
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return schedules.row_schedule(group, kernel, loops=loops)
+
+    def refuses(self, kernel: Kernel) -> str:
+        return ""
 
     def vectorize(self, kernel: Kernel) -> Kernel:
         return vectorize(kernel, self.isa)

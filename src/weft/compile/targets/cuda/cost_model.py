@@ -18,9 +18,8 @@ class Blocks:
     threads: int = 256  # of a block whose threads each take iterations of their own
     vector: int = 16  # bytes that a thread loads and stores at once
     short_row: int = 8  # elements of a row that one thread takes alone
-    # (row length up to, threads): a thread has a few elements, a block fills its warps
-    rows: tuple[tuple[int, int], ...] = ((128, 32), (1024, 128), (8192, 256))
-    long_row: int = 512  # threads for longer rows
+    least_row: int = 32  # threads of a row: a warp
+    most_row: int = 512  # threads of a row: more wait for one another too long
     unknown_row: int = 256  # threads for rows whose length is an argument
     scratch: int = 4096  # bytes of a kernel's own memory: more would spill to DRAM
 
@@ -37,7 +36,8 @@ _REDUCTIONS = cpu.Reductions(
 )
 _LOOPS = cpu.Loops(least_run=1 << 40)  # threads need no runs
 # Rows are not combined in scratch memory, which no GPU has enough of.
-_FUSION = cpu.Fusion(widest_row=0, copied_view=1)
+# Values are computed again rather than stored: threads wait for memory.
+_FUSION = cpu.Fusion(recomputed=64, widest_row=0, copied_view=1)
 _ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096)
 _RECOMPUTE = cpu.Recompute()
 _SPLIT_K = cpu.SplitK(least_k=1 << 40)  # the library's products split themselves

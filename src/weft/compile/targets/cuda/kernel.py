@@ -39,9 +39,14 @@ _SHARED = 3  # the address space of a block's memory
 _ALL = ir.Constant(I32, -1)  # lanes of a warp
 
 
-def emit_kernel(module: ir.Module, kernel: Kernel, isa: Isa) -> ir.Function:
-    """Add a kernel's function to a module."""
-    return _Emitter(module, kernel, isa).run()
+def emit_kernel(
+    module: ir.Module, kernel: Kernel, isa: Isa, *, aligned: bool = True
+) -> ir.Function:
+    """Add a kernel's function to a module.
+
+    ``aligned`` says that all buffers begin at addresses for the widest loads.
+    """
+    return _Emitter(module, kernel, isa, aligned).run()
 
 
 def special(b: Any, name: str) -> Any:
@@ -76,8 +81,11 @@ def shared_memory(module: ir.Module, name: str, element: Any, count: int) -> Any
 class _Emitter(KernelEmitter):
     """One kernel; ``block`` threads run each iteration of its parallel loops."""
 
-    def __init__(self, module: ir.Module, kernel: Kernel, isa: Isa) -> None:
+    def __init__(
+        self, module: ir.Module, kernel: Kernel, isa: Isa, aligned: bool
+    ) -> None:
         super().__init__(module, kernel, isa)
+        self.aligned = aligned
         self.block = block_size(kernel)
         self.shared = _is_reread(kernel)  # threads may read what others have stored
         self.apart = False  # inside a loop that threads share
@@ -94,7 +102,8 @@ class _Emitter(KernelEmitter):
         b = self.b = ir.IRBuilder(function.append_basic_block("entry"))
         for buffer, arg in zip(kernel.buffers, function.args, strict=False):
             arg.add_attribute("noalias")
-            arg.attributes.align = _ALIGN
+            if self.aligned:
+                arg.attributes.align = _ALIGN
             self.pointers[buffer.name] = arg
         self._share()
         rest = function.args[len(kernel.buffers) :]
@@ -172,11 +181,15 @@ class _Emitter(KernelEmitter):
         if self.shared:
             barrier(b)
         self.apart = True
-        extent = self.index(stmt.extent)
-        with loop(b, self.thread, extent, i64(stmt.threads), name=stmt.var) as i:
-            self.symbols[stmt.var] = i
-            with self._scope():
-                self._body(stmt.body)
+        extent, count = self.index(stmt.extent), max(stmt.vector, 1)
+        first = b.mul(self.thread, i64(count), flags=["nsw"])
+        step = i64(stmt.threads * count)
+        with loop(b, first, extent, step, name=stmt.var) as i:
+            for k in range(count):  # the extent is a multiple
+                place = b.add(i, i64(k), flags=["nsw"]) if k else i
+                self.symbols[stmt.var] = place
+                with self._scope():
+                    self._body(stmt.body)
         self.apart = False
         for s, place, start in zip(sets, places, starts, strict=True):
             total = self._combined(s, b.load(place))

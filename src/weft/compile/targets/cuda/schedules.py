@@ -10,10 +10,11 @@ columns  where the last axis is kept: a thread for each column, so that neighbou
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft.compile.fusion.groups import Group
-from weft.compile.loop.depend import independent
+from weft.compile.loop.depend import flat_position, independent
 from weft.compile.loop.ir import For, Kernel, Set, Store, When, combined, statements
 from weft.compile.loop.nest import (
     apart,
@@ -26,9 +27,11 @@ from weft.compile.loop.nest import (
     nest_of,
     one_column,
 )
+from weft.compile.loop.ranges import coefficient
+from weft.compile.loop.rewrite import uses
 from weft.compile.loop.schedule import fuse, parallelise, tile
 from weft.compile.targets.cuda.cost_model import COST
-from weft.core.size import Size, hinted
+from weft.core.size import Size, hinted, same
 from weft.graph.ir import GraphError
 
 _COST = COST.blocks
@@ -88,13 +91,36 @@ def _on_threads(kernel: Kernel) -> Kernel:
     known = [length[0] for length in lengths if length is not None]
     if known and len(known) == len(lengths) and max(known) <= _COST.short_row:
         return kernel
-    threads = _threads(max(known)) if known else _COST.unknown_row
-    return kernel._replace(body=_marked(kernel.body, threads))
+    vector = _vector(kernel, rows)
+    threads = _threads(max(known) // max(vector, 1)) if known else _COST.unknown_row
+    return kernel._replace(body=_marked(kernel.body, threads, vector))
 
 
-def _threads(length: int) -> int:
-    fitting = (threads for most, threads in _COST.rows if length <= most)
-    return next(fitting, _COST.long_row)
+def _vector(kernel: Kernel, rows: list[For]) -> int:
+    """The neighbours that a thread takes at once; 0 if rows cannot be cut so."""
+    count = _COST.vector // max(max(b.dtype.itemsize for b in kernel.buffers), 2)
+    whole = all(not isinstance(s.extent, Size) and s.extent % count == 0 for s in rows)
+    long = whole and max(s.extent for s in rows) >= count * _COST.least_row
+    if count < 2 or not long:
+        return 0
+    names = {s.var for s in rows}
+    steps = [
+        coefficient(flat_position(at, buffer.shape), name)
+        for s in rows
+        for buffer, at in uses(s.body)
+        for name in names & {s.var}
+    ]
+    return count if all(s is not None and _at_most_one(s) for s in steps) else 0
+
+
+def _at_most_one(step: Any) -> bool:
+    return same(step, 0) or same(step, 1)
+
+
+def _threads(count: int) -> int:
+    """As many threads as have something to do, in whole warps."""
+    power = 1 << max(count - 1, 0).bit_length()
+    return min(max(power, _COST.least_row), _COST.most_row)
 
 
 def _is_row(loop: For) -> bool:
@@ -109,15 +135,27 @@ def _is_row(loop: For) -> bool:
     return independent(loop.var, rest, loop.extent) is None
 
 
-def _marked(body: list[Any], threads: int) -> list[Any]:
+def _marked(body: list[Any], threads: int, vector: int) -> list[Any]:
     stmts = []
     for stmt in body:
         if isinstance(stmt, For) and _is_row(stmt):
-            stmt = stmt._replace(threads=threads)
+            stmt = stmt._replace(threads=threads, vector=vector)
         elif isinstance(stmt, (For, When)):
-            stmt = stmt._replace(body=_marked(stmt.body, threads))
+            stmt = stmt._replace(body=_marked(stmt.body, threads, vector))
         stmts.append(stmt)
     return stmts
+
+
+def refuses(kernel: Kernel) -> str:
+    """The reason why a kernel cannot run: a thread's own memory is small."""
+    sizes = [
+        math.prod(buffer.shape) * buffer.dtype.itemsize for buffer in kernel.scratch
+    ]
+    if any(isinstance(n, Size) for n in sizes):
+        return "its scratch memory has a size that is an argument"
+    if sum(sizes) > _COST.scratch:
+        return f"it needs {sum(sizes)} bytes of scratch memory a thread"
+    return ""
 
 
 def spread(kernel: Kernel) -> Kernel:
@@ -136,7 +174,7 @@ def spread(kernel: Kernel) -> Kernel:
 
 
 def _moves_much(loop: For) -> bool:
-    short = not isinstance(loop.extent, Size) and loop.extent < _COST.rows[0][1]
+    short = not isinstance(loop.extent, Size) and loop.extent < _COST.least_row
     return not short and _is_row(loop) and any(isinstance(s, Store) for s in loop.body)
 
 

@@ -15,18 +15,13 @@ from weft import dtype as dtypes
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
 from weft.compile.program.steps import LibraryCall
+from weft.compile.program.strided_views import outline, view_of
 from weft.compile.targets.cpu.attention import plan as plans
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.plan import Options, Plan
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
-from weft.compile.targets.cpu.jobs import (
-    Job,
-    Pointer,
-    Work,
-    outline,
-    view_of,
-)
+from weft.compile.targets.cpu.jobs import Job, Pointer, Work
 from weft.core.lowering import Library
 from weft.core.size import Size, is_one, same
 from weft.graph.interpret import resolve

@@ -21,17 +21,11 @@ from weft.compile.passes.rename_sizes import both_spellings
 from weft.compile.program.bodies import bodies_of, program_of
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.steps import KernelLaunch, Launch, LibraryCall, Loop
+from weft.compile.program.strided_views import is_contiguous, view_of
 from weft.compile.targets.cpu.control_flow.native import BODY, COND, SCAN, WHILE
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
-from weft.compile.targets.cpu.jobs import (
-    Job,
-    Nested,
-    Pointer,
-    Work,
-    is_contiguous,
-    view_of,
-)
+from weft.compile.targets.cpu.jobs import Job, Nested, Pointer, Work
 from weft.graph.control.branch import cond_op
 from weft.graph.control.loop import while_op
 from weft.graph.control.repeat import scan_op

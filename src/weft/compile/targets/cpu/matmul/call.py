@@ -17,18 +17,15 @@ import numpy as np
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand, origin
 from weft.compile.program.steps import LibraryCall, Step
-from weft.compile.targets.cpu.convolution.call import is_convolution
-from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.executable import Symbol
-from weft.compile.targets.cpu.jobs import (
-    Job,
-    Pack,
-    Pointer,
-    Work,
-    is_contiguous,
+from weft.compile.program.strided_views import (
+    needs_copy,
     outline,
     view_of,
 )
+from weft.compile.targets.cpu.convolution.call import is_convolution
+from weft.compile.targets.cpu.cost_model import COST
+from weft.compile.targets.cpu.executable import Symbol
+from weft.compile.targets.cpu.jobs import Job, Pack, Pointer, Work
 from weft.compile.targets.cpu.matmul.arrays import (
     Gemm,
     compiled,
@@ -54,7 +51,7 @@ from weft.core.size import Size, elements
 from weft.graph.interpret import resolve
 from weft.graph.ir import ASSIGN, READ, Graph, Node
 from weft.ops.products import matmul_op, wide_matmul_op
-from weft.ops.shaping import permute_op, reshape_op
+from weft.ops.shaping import permute_op
 from weft.runtime.cpu import pool
 
 _COST = COST.matmul
@@ -84,16 +81,6 @@ def product_kind(node: Node) -> str | None:
         return None
     name = kind_name(*(i.dtype.name for i in inputs))
     return name if RESULTS.get(name) == node.dtype.name else None
-
-
-def needs_copy(node: Node) -> bool:
-    """Whether an operand may not be a strided view of its base."""
-    moved = False
-    for view in reversed(Operand(node).views):
-        if view.op is reshape_op and moved:
-            return True
-        moved = moved or not is_contiguous(view)
-    return False
 
 
 def _panels(x: np.ndarray, width: int, lanes: int) -> np.ndarray:

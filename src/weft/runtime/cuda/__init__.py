@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: the driver, through ``cuda-bindings`` (``pip install weft[cuda]``)."""

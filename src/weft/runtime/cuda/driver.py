@@ -1,0 +1,260 @@
+"""NVIDIA's driver: which GPUs there are, their memory, their code and their work.
+
+Nothing is loaded before a GPU is asked for, and no memory is taken before it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import DeviceError
+from weft.runtime.cpu.address import address
+
+OLDEST_DRIVER = 12000  # of CUDA 12.0: what PTX 8.0 needs
+
+
+@functools.cache
+def _bindings() -> Any:
+    from cuda.bindings import driver
+
+    return driver
+
+
+def _checked(result: Any, doing: str) -> Any:
+    """The values of a call of the driver; its error in words, if it failed."""
+    code, *values = result
+    if int(code):
+        driver = _bindings()
+        if code == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise MemoryError
+        _, text = driver.cuGetErrorString(code)
+        words = text.decode() if text else str(code)
+        raise DeviceError(f"cuda: {doing} failed: {words} ({code.name})")
+    return values[0] if len(values) == 1 else values
+
+
+class Availability(NamedTuple):
+    """The number of GPUs, and why there is none."""
+
+    gpus: int
+    why: str
+
+
+@functools.cache
+def availability() -> Availability:
+    """How many GPUs can be used."""
+    try:
+        driver = _bindings()
+        (code,) = driver.cuInit(0)
+    except ImportError:
+        why = "the package cuda-bindings is not installed: pip install weft[cuda]"
+        return Availability(0, why)
+    except Exception as error:
+        return Availability(0, f"NVIDIA's driver cannot be loaded: {error}")
+    if int(code):
+        return Availability(0, f"NVIDIA's driver does not start: {code.name}")
+    version = _checked(driver.cuDriverGetVersion(), "asking for the driver's version")
+    if version < OLDEST_DRIVER:
+        have = f"{version // 1000}.{version % 1000 // 10}"
+        why = f"NVIDIA's driver is too old: expected CUDA 12.0 or newer, got {have}"
+        return Availability(0, why)
+    count = _checked(driver.cuDeviceGetCount(), "counting GPUs")
+    return Availability(count, "" if count else "there is no GPU")
+
+
+class CudaRuntime:
+    """One GPU: see ``weft.runtime.Runtime``."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.name = f"cuda:{index}"
+        driver = self.driver = _bindings()
+        self.handle = _checked(driver.cuDeviceGet(index), f"opening {self.name}")
+        self.context = _checked(
+            driver.cuDevicePrimaryCtxRetain(self.handle), f"opening {self.name}"
+        )
+        self._here = threading.local()
+        self._forked = False
+        os.register_at_fork(after_in_child=self._forget)
+        self.enter()
+        self.stream = _checked(driver.cuStreamCreate(0), "making a stream")
+        self.modules: list[Any] = []  # code lives as long as the process
+
+    def enter(self) -> None:
+        """Let this thread's calls of the driver be about this GPU."""
+        if getattr(self._here, "entered", False):
+            return
+        if self._forked:
+            raise DeviceError(
+                f"{self.name} was used before this process was forked, and cannot be "
+                "used in it; start processes with the method 'spawn'"
+            )
+        _checked(self.driver.cuCtxSetCurrent(self.context), f"entering {self.name}")
+        self._here.entered = True
+
+    def _forget(self) -> None:
+        self._here, self._forked = threading.local(), True
+
+    # -- questions
+
+    def attribute(self, name: str) -> int:
+        """A number that the driver knows of this GPU."""
+        kind = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return _checked(self.driver.cuDeviceGetAttribute(kind, self.handle), name)
+
+    @functools.cached_property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability, such as (9, 0)."""
+        major, minor = (
+            self.attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR")
+        )
+        return major, minor
+
+    @functools.cached_property
+    def title(self) -> str:
+        """The product's name."""
+        found = _checked(self.driver.cuDeviceGetName(256, self.handle), "its name")
+        return found.split(b"\0")[0].decode()
+
+    def memory_info(self) -> tuple[int, int]:
+        """Free and total bytes."""
+        self.enter()
+        free, total = _checked(self.driver.cuMemGetInfo(), "asking for free memory")
+        return free, total
+
+    # -- memory
+
+    def allocate(self, nbytes: int) -> int:
+        self.enter()
+        return int(_checked(self.driver.cuMemAlloc(nbytes), "allocating memory"))
+
+    def free(self, address: int) -> None:
+        self.enter()
+        _checked(self.driver.cuMemFree(address), "freeing memory")
+
+    def upload(self, to: int, array: np.ndarray) -> None:
+        self.enter()
+        copy = self.driver.cuMemcpyHtoDAsync
+        result = copy(to, address(array), array.nbytes, self.stream)
+        _checked(result, "copying to the GPU")
+
+    def download(self, array: np.ndarray, source: int) -> None:
+        self.enter()
+        copy = self.driver.cuMemcpyDtoHAsync
+        result = copy(address(array), source, array.nbytes, self.stream)
+        _checked(result, "copying from the GPU")
+        self.wait()
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self.enter()
+        copy = self.driver.cuMemcpyDtoDAsync
+        _checked(copy(to, source, nbytes, self.stream), "copying on the GPU")
+
+    def clear(self, at: int, nbytes: int) -> None:
+        self.enter()
+        fill = self.driver.cuMemsetD8Async
+        _checked(fill(at, 0, nbytes, self.stream), "clearing memory")
+
+    # -- work
+
+    def load(self, code: str, kernels: Sequence[Any]) -> dict[str, Any]:
+        self.enter()
+        module = _checked(
+            self.driver.cuModuleLoadData(code.encode() + b"\0"), "loading kernels"
+        )
+        self.modules.append(module)
+        find = self.driver.cuModuleGetFunction
+        names = [kernel.name for kernel in kernels]
+        return {n: _checked(find(module, n.encode()), f"finding {n}") for n in names}
+
+    def launch(
+        self, function: Any, blocks: int, threads: int, arguments: np.ndarray
+    ) -> None:
+        self.enter()
+        where = address(arguments) + arguments.nbytes // 2
+        result = self.driver.cuLaunchKernel(
+            function, blocks, 1, 1, threads, 1, 1, 0, self.stream, where, 0
+        )
+        if int(result[0]):
+            _checked(result, "launching a kernel")
+
+    def recorded(self, run: Callable[[], None]) -> Callable[[], None] | None:
+        driver = self.driver
+        self.enter()
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        _checked(driver.cuStreamBeginCapture(self.stream, mode), "recording launches")
+        try:
+            run()
+        finally:
+            graph = _checked(driver.cuStreamEndCapture(self.stream), "recording")
+        return _Recording(self, graph)
+
+    def wait(self) -> None:
+        self.enter()
+        _checked(self.driver.cuStreamSynchronize(self.stream), "a kernel")
+
+
+class _Recording:
+    """Launches that the driver repeats as a whole."""
+
+    def __init__(self, runtime: CudaRuntime, graph: Any) -> None:
+        driver = runtime.driver
+        self.runtime = runtime
+        made = driver.cuGraphInstantiate(graph, 0)
+        self.executable = _checked(made, "preparing a recording")
+        _checked(driver.cuGraphDestroy(graph), "preparing a recording")
+
+    def __call__(self) -> None:
+        self.runtime.enter()
+        launch = self.runtime.driver.cuGraphLaunch
+        _checked(launch(self.executable, self.runtime.stream), "repeating a recording")
+
+    def __del__(self) -> None:
+        self.runtime.driver.cuGraphExecDestroy(self.executable)
+
+
+class Mark:
+    """A mark in the queue of a GPU."""
+
+    def __init__(self, runtime: CudaRuntime) -> None:
+        self.runtime = runtime
+        runtime.enter()
+        self.event = _checked(runtime.driver.cuEventCreate(0), "making an event")
+
+    def record(self) -> None:
+        """Put it at the end of the queue."""
+        self.runtime.enter()
+        result = self.runtime.driver.cuEventRecord(self.event, self.runtime.stream)
+        _checked(result, "recording an event")
+
+    def wait(self) -> None:
+        """Wait until the work before it is done."""
+        self.runtime.enter()
+        _checked(self.runtime.driver.cuEventSynchronize(self.event), "a kernel")
+
+    def passed(self) -> bool:
+        """Whether the work before it is done."""
+        self.runtime.enter()
+        return not int(self.runtime.driver.cuEventQuery(self.event)[0])
+
+    def until(self, other: Mark) -> float:
+        """Milliseconds from this mark to another."""
+        other.wait()
+        elapsed = self.runtime.driver.cuEventElapsedTime
+        return _checked(elapsed(self.event, other.event), "timing")
+
+
+@functools.cache
+def runtime(index: int) -> CudaRuntime:
+    """The GPU of a number; an error says which exist."""
+    count, why = availability()
+    if index >= count:
+        have = ", ".join(f"'cuda:{k}'" for k in range(count)) or f"none ({why})"
+        raise DeviceError(f"device 'cuda:{index}' is not available; GPUs: {have}")
+    return CudaRuntime(index)

@@ -1,0 +1,271 @@
+"""GPUs: every operator, networks that train, errors; on a simulated one and a real one.
+
+The simulation (``support/simulated_gpu.py``) is everything but the driver and the chip.
+Tests on a real GPU skip where there is none.
+"""
+
+import numpy as np
+import pytest
+from on_device import flat, runs, same
+from simulated_gpu import simulated_gpu
+
+import weft
+from weft import nn, optim
+from weft.compile.program.steps import HostCall
+from weft.core.op import all_ops, find_op
+from weft.runtime.device_memory import DeviceArray
+
+NAMES = [op.name for op in all_ops()]
+
+
+@pytest.fixture(
+    scope="module", params=["simulated", pytest.param("cuda", marks=pytest.mark.cuda)]
+)
+def gpu(request):
+    if request.param == "cuda":
+        if not weft.cuda.is_available():
+            pytest.skip("there is no GPU")
+        yield weft.device("cuda")
+        return
+    yield weft.register_device(simulated_gpu())
+    weft.unregister_device("gpu:0")
+
+
+def small(sample):
+    arrays = [a for a in sample.args if isinstance(a, (np.ndarray, np.generic))]
+    return arrays and sum(np.size(a) for a in arrays) <= 200
+
+
+def close(gpu, tensors):
+    """What rounding allows: kernels have other functions than NumPy, as on the CPU."""
+    if gpu.type == "gpu":
+        return 1e-12
+    narrow = any(t.dtype is weft.float32 for t in flat(tensors))
+    return 1e-6 if narrow else 1e-9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operator_eagerly(name, gpu, rng):
+    op = find_op(name)
+    for sample in filter(small, op.samples(rng)):
+        with np.errstate(all="ignore"):
+            there, here = runs(op, sample, gpu), runs(op, sample, "cpu")
+        same(there, here, gpu, close=close(gpu, here))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operator_compiled(name, gpu, rng):
+    op = find_op(name)
+
+    def gradients(*tensors):
+        values = iter(tensors)
+        args = [next(values) if t else a for t, a in given]
+        out = op(*args, **sample.params)
+        wanted = [o for o in flat(out) if o.dtype.is_inexact and o.requires_grad]
+        leaves = [t for t in tensors if t.requires_grad]
+        grads = ()
+        if wanted:
+            total = sum((o * o.abs()).sum().abs() for o in wanted)
+            grads = weft.autograd.grad(total, leaves, materialize_grads=True)
+        return tuple(flat(out)), tuple(grads)
+
+    for sample in list(filter(small, op.samples(rng)))[:2]:
+        given = [(isinstance(a, (np.ndarray, np.generic)), a) for a in sample.args]
+        here = [weft.tensor(a) for t, a in given if t]
+        there = [x.to(gpu) for x in here]
+        for x in (*here, *there):
+            x.requires_grad_(x.dtype.is_inexact)
+        try:
+            want = gradients(*here)
+        except weft.errors.WeftError:
+            continue  # no second operator for what it gives
+        try:
+            found = weft.compile(gradients)(*there)
+        except weft.graph.CaptureError:  # whose result depends on values
+            continue
+        same(found, want, gpu, close=close(gpu, want))
+
+
+def train(device, compiled, steps=8):
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
+    model = model.to(device)
+    optimizer = optim.AdamW(model.parameters(), lr=0.05)
+    x = weft.randn(12, 4).to(device)
+    y = weft.randint(0, 3, (12,)).to(device)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step = weft.compile(step) if compiled else step
+    losses = [step(x, y).item() for _ in range(steps)]
+    assert all(p.device is weft.device(device) for p in model.parameters())
+    return losses, step
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_network_trains(gpu, compiled):
+    want, _ = train("cpu", compiled=False)
+    assert want[-1] < want[0]
+    found, step = train(gpu, compiled)
+    np.testing.assert_allclose(found, want, rtol=1e-5)
+    if compiled:
+        steps = step.latest.lowered.steps
+        assert not any(isinstance(one, HostCall) for one in steps)
+
+
+@pytest.mark.cuda
+def test_two_hundred_steps_have_the_losses_of_the_cpu():
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    want, _ = train("cpu", compiled=True, steps=200)
+    found = [train("cuda", compiled=True, steps=200)[0] for _ in range(2)]
+    np.testing.assert_allclose(found[0], want, rtol=2e-3, atol=1e-5)
+    assert found[0] == found[1]  # the same bits in every run
+
+
+def test_views_share_memory(gpu):
+    x = weft.arange(12.0).reshape(3, 4).to(gpu)
+    x[1].add_(10)
+    x.T[0, 2] = 7
+    x[:, ::2].mul_(2)
+    want = weft.arange(12.0).reshape(3, 4)
+    want[1].add_(10)
+    want.T[0, 2] = 7
+    want[:, ::2].mul_(2)
+    same([x], [want], gpu)
+    assert isinstance(x._data, DeviceArray)
+
+
+def test_state_is_written_in_place(gpu):
+    state = weft.zeros(3).to(gpu)
+    before = state._data.address
+
+    @weft.compile
+    def step(x):
+        state.add_(x)
+        x.mul_(2)
+        return state * 10
+
+    x = weft.ones(3).to(gpu)
+    out = [step(x).cpu().tolist() for _ in range(2)]
+    assert out == [[10.0] * 3, [30.0] * 3]
+    assert (x.cpu().tolist(), state.cpu().tolist()) == ([4.0] * 3, [3.0] * 3)
+    assert state._data.address == before
+
+
+def test_a_step_without_arguments(gpu):
+    state, more = weft.zeros(3).to(gpu), weft.ones(3).to(gpu)
+    step = weft.compile(lambda: state.add_(more).sum())
+    assert [step().item() for _ in range(4)] == [3.0, 6.0, 9.0, 12.0]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_index_out_of_range_changes_nothing(gpu, compiled):
+    table, rows = weft.randn(4, 2).to(gpu), weft.tensor([0, 9]).to(gpu)
+    total = weft.zeros(2).to(gpu)
+
+    def add(rows):
+        total.add_(table[rows].sum(0))
+
+    step = weft.compile(add) if compiled else add
+    with pytest.raises(IndexError, match="9"):
+        step(rows)
+    assert total.cpu().tolist() == [0.0, 0.0]
+    step(weft.tensor([0, 1]).to(gpu))  # the device is usable afterwards
+    same([total], [table.cpu()[:2].sum(0)], gpu, close=1e-6)
+
+
+def test_random_numbers_have_the_bits_of_the_cpu(gpu):
+    weft.manual_seed(3)
+    want = weft.rand(100), weft.randn(50), weft.randint(0, 9, (40,))
+    weft.manual_seed(3)
+    found = (weft.rand(100, device=gpu), weft.randn(50, device=gpu),
+             weft.randint(0, 9, (40,), device=gpu))  # fmt: skip
+    assert (found[0].cpu() == want[0]).all()
+    assert (found[2].cpu() == want[2]).all()
+    same([found[1]], [want[1]], gpu, close=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_autocast_is_for_one_type_of_device(gpu, compiled):
+    net = nn.Linear(4, 3).to(gpu)
+    x, here = weft.randn(2, 4).to(gpu), weft.randn(4, 4)
+    run = weft.compile(net) if compiled else net
+    with weft.autocast(gpu.type, dtype=weft.bfloat16):
+        assert run(x).dtype is weft.bfloat16
+        assert (here @ here).dtype is weft.float32
+    with weft.autocast("cpu", dtype=weft.bfloat16):
+        assert run(x).dtype is weft.float32
+    assert run(x).dtype is weft.float32
+
+
+def test_memory_of_other_libraries(gpu):
+    other = weft.arange(6.0).reshape(2, 3).to(gpu)
+
+    class Foreign:
+        __cuda_array_interface__ = {
+            "shape": (3, 2), "typestr": "<f4", "strides": (4, 12), "version": 3,
+            "data": (other._data.address, False),
+        }  # fmt: skip
+
+    array = gpu.pool.over(Foreign.__cuda_array_interface__, Foreign())
+    x = weft.Tensor.on_device(array, gpu)
+    same([x * 2], [other.cpu().T * 2], gpu)
+    x[0].add_(10)
+    assert other.cpu()[:, 0].tolist() == [10.0, 13.0]
+
+
+@pytest.mark.cuda
+def test_other_libraries_share_memory():
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    cupy, torch = pytest.importorskip("cupy"), pytest.importorskip("torch")
+    x = weft.arange(6.0).reshape(2, 3).cuda()
+    theirs = cupy.asarray(x)
+    theirs += 1
+    cupy.cuda.runtime.deviceSynchronize()
+    assert x.cpu().tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    y = torch.arange(4.0).cuda()
+    z = weft.as_tensor(y)
+    z.mul_(2)
+    weft.cuda.synchronize()
+    assert y.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_memory_returns_to_zero(gpu):
+    import gc
+
+    gc.collect()
+    before = gpu.pool.allocated
+    x = weft.randn(1000, 100).to(gpu)
+    held = gpu.pool.allocated
+    assert held >= before + x.nbytes
+    y = x @ x.T
+    del x, y
+    gc.collect()
+    assert gpu.pool.allocated <= before + (1 << 16)  # arenas of small programs
+    gpu.pool.release()
+    assert gpu.pool.reserved == gpu.pool.allocated
+
+
+def test_tensors_of_two_devices_are_refused(gpu):
+    with pytest.raises(weft.errors.DeviceError, match="one device"):
+        weft.ones(2).to(gpu) + weft.ones(2)
+
+
+def test_out_of_memory_names_the_largest_holders():
+    gpu = weft.register_device(simulated_gpu(capacity=5 << 20))
+    try:
+        held = weft.zeros(1 << 19).to(gpu)  # 2 MiB
+        with pytest.raises(
+            weft.cuda.OutOfMemoryError, match=r"2\.0 MiB made at .*test_gpu"
+        ):
+            weft.zeros(1 << 20).to(gpu)
+        assert (held + 1).cpu()[0] == 1  # usable afterwards
+    finally:
+        weft.unregister_device("gpu:0")

@@ -1,0 +1,157 @@
+"""A GPU whose memory is the host's, and whose kernels the Loop IR interpreter runs.
+
+Everything but the driver is the real thing: schedules, PTX, plans, the pool of memory,
+launches and their arguments. Threads of a block that race for an element are an error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+
+from weft.compile.loop.interpret import run_kernel
+from weft.compile.loop.ir import Kernel, block_size
+from weft.compile.targets.cuda.cost_model import COST
+from weft.compile.targets.cuda.device import AcceleratorDevice
+from weft.compile.targets.cuda.gemm import SIZES
+from weft.compile.targets.cuda.ptx import gpu_isa
+from weft.compile.targets.cuda.target import CudaTarget
+from weft.core.size import evaluate
+from weft.dtype import ALL
+from weft.runtime.device_memory import Pool
+
+DTYPES = {d.name: d.np for d in ALL}
+
+
+def memory_at(address, count, dtype):
+    """Host memory at an address, as an array."""
+    dtype = np.dtype(dtype)
+    raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(raw, dtype)
+
+
+class SimulatedRuntime:
+    """See ``weft.runtime.Runtime``; launches run at once."""
+
+    name = "gpu:0"
+
+    def __init__(self, capacity=1 << 30):
+        self.blocks = {}
+        self.capacity = capacity
+        self.launches = 0
+        self.codes = []
+
+    def allocate(self, nbytes):
+        if sum(a.nbytes for a in self.blocks.values()) + nbytes > self.capacity:
+            raise MemoryError
+        raw = np.zeros(nbytes + 512, np.uint8)
+        start = raw.ctypes.data
+        address = start + -start % 512
+        self.blocks[address] = raw
+        return address
+
+    def free(self, address):
+        del self.blocks[address]
+
+    def upload(self, address, array):
+        ctypes.memmove(address, array.ctypes.data, array.nbytes)
+
+    def download(self, array, address):
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
+
+    def copy(self, to, source, nbytes):
+        ctypes.memmove(to, source, nbytes)
+
+    def clear(self, address, nbytes):
+        ctypes.memset(address, 0, nbytes)
+
+    def load(self, code, kernels):
+        self.codes.append(code)
+        for one in kernels:
+            assert f".entry {one.name}(" in code
+        return {one.name: one for one in kernels}
+
+    def recorded(self, run):
+        return None
+
+    def wait(self):
+        pass
+
+    def launch(self, function, blocks, threads, arguments):
+        self.launches += 1
+        words = [int(n) for n in arguments[: len(arguments) // 2]]
+        if isinstance(function, Kernel):
+            self.kernel(function, blocks, threads, words)
+        elif function.name.startswith("product"):
+            self.product(function.name, words)
+        else:
+            self.strided_copy(function.name, words)
+
+    def kernel(self, kernel, blocks, threads, words):
+        count = len(kernel.buffers)
+        sizes = dict(zip(kernel.sizes, words[count:], strict=False))
+        many = words[count + len(kernel.sizes)]
+        assert many == math.prod(evaluate(n, sizes) for _, n in kernel.parallel)
+        size = block_size(kernel)
+        assert threads == (COST.blocks.threads if size == 1 else size)
+        assert blocks * (threads if size == 1 else 1) >= many
+        arrays = []
+        for buffer, address in zip(kernel.buffers, words, strict=False):
+            items = math.prod(evaluate(n, sizes) for n in buffer.shape)
+            arrays.append(memory_at(address, max(items, 1), buffer.dtype.np)[:items])
+        try:
+            run_kernel(kernel._replace(given=()), arrays, sizes)
+        except (IndexError, ZeroDivisionError):
+            memory_at(words[-1], 1, np.int64)[0] = 1
+
+    def product(self, name, words):
+        _, operand, result = name.split("_")
+        at = dict(zip(SIZES, words[3:], strict=True))
+        m, n, k = at["m"], at["n"], at["k"]
+        tiles = -(-m // 64) * -(-n // 64)
+        assert tiles
+        pairs = [("am", "ak", m, k), ("bk", "bn", k, n), ("cm", "cn", m, n)]
+        kinds = DTYPES[operand], DTYPES[operand], DTYPES[result]
+
+        def matrix(which, z):
+            row, column, rows, columns = pairs[which]
+            kind = np.dtype(kinds[which])
+            step = at["abc"[which] + "z"]
+            start = words[which] + z * step * kind.itemsize
+            last = (rows - 1) * at[row] + (columns - 1) * at[column]
+            flat = memory_at(start, last + 1, kind)
+            strides = at[row] * kind.itemsize, at[column] * kind.itemsize
+            return np.lib.stride_tricks.as_strided(flat, (rows, columns), strides)
+
+        wide = np.float32 if np.dtype(kinds[0]).itemsize == 2 else kinds[0]
+        for z in range(self.grid // tiles if self.grid else 1):
+            a, b = matrix(0, z).astype(wide), matrix(1, z).astype(wide)
+            matrix(2, z)[...] = (a @ b).astype(kinds[2])
+
+    grid = 0
+
+    def strided_copy(self, name, words):
+        _, item, rank = name.split("_")
+        rank, (to, source, count), rest = int(rank), words[:3], words[3:]
+        shape, far, near = (rest[k * rank : (k + 1) * rank] for k in range(3))
+        assert count == math.prod(shape)
+        kind = np.dtype(f"V{item}")
+        for index in np.ndindex(*shape):
+            place = sum(i * s for i, s in zip(index, near, strict=True))
+            there = sum(i * s for i, s in zip(index, far, strict=True))
+            value = memory_at(source + place * kind.itemsize, 1, kind)
+            memory_at(to + there * kind.itemsize, 1, kind)[...] = value
+
+
+class _Gridded(SimulatedRuntime):
+    def launch(self, function, blocks, threads, arguments):
+        self.grid = blocks
+        super().launch(function, blocks, threads, arguments)
+
+
+def simulated_gpu(capacity=1 << 30, capability=(9, 0)):
+    """A device over the simulation."""
+    pool = Pool(_Gridded(capacity))
+    return AcceleratorDevice("gpu:0", pool, CudaTarget(gpu_isa(capability), pool))
