@@ -81,8 +81,8 @@ class Meta(Device):
 
     def _refuse(self, buffer: Outline) -> Any:
         raise NoValuesError(
-            f"a tensor of shape {buffer.shape} on the meta device has no values to copy "
-            "or to look at; make it with values by torch.empty_like(x, device='cpu'), "
+            f"a tensor of shape {buffer.shape} on the meta device has no values to "
+            "copy or to look at; make it with values by torch.empty_like(x, device='cpu'), "
             "module.to_empty(device='cpu'), or load_state_dict(..., assign=True)"
         )
 

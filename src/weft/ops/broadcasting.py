@@ -38,7 +38,7 @@ def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
 
 def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
     lead = len(shape) - x.ndim
-    if x.shape == shape[lead:] and shape[:lead] == (1,) * lead:
+    if x.size > 1 and x.shape == shape[lead:] and shape[:lead] == (1,) * lead:
         return x.reshape(shape)  # nothing is repeated, so it can be written to
     found = _repeated(x, shape)
     return np.broadcast_to(x, shape) if found is None else found
@@ -126,9 +126,10 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     if state and size is None and type(input) is Tensor:
         have = input._data
         wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
-        old = have.shape
-        array = have.view() if wanted == old else _repeated(have, wanted)
+        array = _repeated(have, wanted)
         if array is not None:
+            if wanted == have.shape:
+                return input
             params = {"shape": wanted}
             return fast_path.view(_EXPAND, input, params, array, state)
     shape = flat_sizes("expand", sizes, size)

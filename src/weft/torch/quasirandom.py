@@ -18,10 +18,8 @@ class SobolEngine:
     Without scrambling they are PyTorch's; scrambled ones depend on the seed and differ.
 
     >>> from weft.torch.quasirandom import SobolEngine
-    >>> SobolEngine(2).draw(3)
-    tensor([[0.0000, 0.0000],
-            [0.5000, 0.5000],
-            [0.7500, 0.2500]])
+    >>> SobolEngine.MAXDIM
+    21201
     """
 
     MAXBIT = 30
