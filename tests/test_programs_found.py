@@ -148,3 +148,20 @@ def test_writes_into_parts_are_recorded_in_a_backward_that_records():
     x = weft.ones(3, requires_grad=True)
     Doubled.apply(x).sum().backward()
     assert x.grad.tolist() == [2.0, 8.0, 8.0]
+
+
+def test_an_operator_of_the_users_gets_its_arguments_by_position():
+    def scaled(x: weft.Tensor, by: weft.Tensor, plus: float = 1.0) -> weft.Tensor:
+        return x * by + plus
+
+    def keep(ctx, inputs, output):
+        ctx.x, ctx.by, ctx.plus = inputs
+
+    def back(ctx, g):
+        return g * ctx.by, g * ctx.x, None
+
+    op = weft.library.custom_op("found::scaled", scaled, mutates_args=())
+    op.register_autograd(back, setup_context=keep)
+    x, by = (weft.tensor([v], requires_grad=True) for v in (2.0, 3.0))
+    op(x, by=by).sum().backward()
+    assert (x.grad.tolist(), by.grad.tolist()) == ([3.0], [2.0])
