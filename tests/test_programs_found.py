@@ -53,10 +53,9 @@ def test_memory_that_others_see_is_not_laid_out_anew():
         "detached": (y := result(), held.append(y.detach()))[0],
         "sliced": (y := result(), held.append(y[0]))[0],
     }
-    for name, x in seen.items():
+    for x in seen.values():
         with pytest.raises(ShapeError, match="without copying"):
             x.view(-1)
-            pytest.fail(name)
 
 
 held = []
@@ -149,3 +148,20 @@ def test_writes_into_parts_are_recorded_in_a_backward_that_records():
     x = weft.ones(3, requires_grad=True)
     Doubled.apply(x).sum().backward()
     assert x.grad.tolist() == [2.0, 8.0, 8.0]
+
+
+def test_an_operator_of_the_users_gets_its_arguments_by_position():
+    def scaled(x: weft.Tensor, by: weft.Tensor, plus: float = 1.0) -> weft.Tensor:
+        return x * by + plus
+
+    def keep(ctx, inputs, output):
+        ctx.x, ctx.by, ctx.plus = inputs
+
+    def back(ctx, g):
+        return g * ctx.by, g * ctx.x, None
+
+    op = weft.library.custom_op("found::scaled", scaled, mutates_args=())
+    op.register_autograd(back, setup_context=keep)
+    x, by = (weft.tensor([v], requires_grad=True) for v in (2.0, 3.0))
+    op(x, by=by).sum().backward()
+    assert (x.grad.tolist(), by.grad.tolist()) == ([3.0], [2.0])

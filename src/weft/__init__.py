@@ -213,8 +213,9 @@ _LAZY_NAMES = {
 _LAZY_GROUPS = {
     "functional_names": "adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout "
     "avg_pool1d batch_norm bilinear binary_cross_entropy_with_logits celu celu_ "
-    "channel_shuffle native_channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout "
+    "channel_shuffle native_channel_shuffle conv1d conv2d conv3d conv_transpose1d "
+    "conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
+    "ctc_loss dropout "
     "dropout_ embedding feature_alpha_dropout group_norm hardshrink "
     "hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss "
     "max_pool1d max_pool2d max_pool3d "
@@ -231,8 +232,8 @@ _LAZY_GROUPS = {
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
     "IntStorage LongStorage ShortStorage TypedStorage UntypedStorage is_storage",
-    "switches": "_assert are_deterministic_algorithms_enabled get_deterministic_debug_mode "
-    "get_float32_matmul_precision get_num_interop_threads "
+    "switches": "_assert are_deterministic_algorithms_enabled "
+    "get_deterministic_debug_mode get_float32_matmul_precision get_num_interop_threads "
     "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
     "set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "
     "set_num_interop_threads set_warn_always use_deterministic_algorithms",

@@ -111,7 +111,7 @@ class Namespace:
             values = rng.integers(0, 2**31, 64)
             found = getattr(lib, name)(*args, **kw)
             kind = str(found.dtype).rpartition(".")[2]
-            low, high = (0, args[0]) if len(args) == 2 else (args[:2] + (0, 10))[:2]
+            low, high = (0, args[0]) if len(args) == 2 else (*args[:2], 0, 10)[:2]
             span = max(int(high) - int(low), 1) if name == "randint" else 1
             flat = np.resize(values, found.numel()) % span + low
             if name != "randint":

@@ -37,7 +37,7 @@ _OLD_NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """PyTorch's older constructors: ``weft.sparse.FloatTensor(indices, values, size)``."""
+    """PyTorch's older constructors, as ``FloatTensor(indices, values, size)``."""
     if name not in _OLD_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     dtype = _OLD_NAMES[name]
@@ -370,10 +370,8 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
     return mm(mat1, mat2).to_sparse(1)
 
 
-def sspaddmm(
-    input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
-) -> Any:
-    """A sparse ``beta * input + alpha * (mat1 @ mat2)`` of sparse ``input`` and ``mat1``.
+def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """A sparse ``beta * input + alpha * (mat1 @ mat2)``; ``mat2`` is dense.
 
     >>> x = weft.eye(2).to_sparse()
     >>> weft.sspaddmm(x, x, weft.ones(2, 2)).to_dense().tolist()

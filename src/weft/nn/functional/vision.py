@@ -24,10 +24,10 @@ from weft.ops.resample import Taps
 __all__ = [
     "affine_grid",
     "channel_shuffle",
-    "native_channel_shuffle",
     "fold",
     "grid_sample",
     "interpolate",
+    "native_channel_shuffle",
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
