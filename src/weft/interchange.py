@@ -63,7 +63,8 @@ def cuda_array_interface(self: Tensor) -> dict[str, Any]:
             "__cuda_array_interface__: this tensor requires grad, and another library "
             "would not record; use .detach()"
         )
-    buffer, dtype = self._data, self._data.dtype
+    buffer: Any = self._data
+    dtype = buffer.dtype
     if dtype.kind not in "biufc":
         raise ExportError(
             f"__cuda_array_interface__: it has no {self.dtype.name}; use .view(int16)"
