@@ -79,7 +79,7 @@ def _gpu(device: Any = None) -> Any:
         index = device
     found = find_device("cuda", _current[0] if index is None else int(index))
     if not hasattr(found, "pool"):
-        raise absent(found.name)
+        raise absent("cuda" if index is None else found.name)
     return found
 
 
