@@ -13,7 +13,7 @@ from weft.autograd.modes import no_grad
 from weft.core.device import cpu
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
-from weft.errors import DTypeError, SharedMemoryError
+from weft.errors import ArgumentError, DTypeError, SharedMemoryError
 from weft.graph.effects import Run
 from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Graph, Node, Variable
