@@ -53,10 +53,9 @@ def test_memory_that_others_see_is_not_laid_out_anew():
         "detached": (y := result(), held.append(y.detach()))[0],
         "sliced": (y := result(), held.append(y[0]))[0],
     }
-    for name, x in seen.items():
+    for x in seen.values():
         with pytest.raises(ShapeError, match="without copying"):
             x.view(-1)
-            pytest.fail(name)
 
 
 held = []
@@ -124,3 +123,45 @@ def test_a_module_that_loads_leniently_misses_nothing():
             super()._load_from_state_dict(state_dict, prefix, meta, False, *lists)
 
     assert nn.Sequential(Lenient()).load_state_dict({}).missing_keys == []
+
+
+def test_writes_into_parts_are_recorded_in_a_backward_that_records():
+    """A derivative computed inside of a backward pass, as linear operators do."""
+
+    class Doubled(weft.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            x = x.detach().requires_grad_()
+            with weft.enable_grad():
+                whole = weft.zeros(5)
+                whole[:3] = x
+                whole[3:].copy_(x[1:] * 3)
+                (found,) = weft.autograd.grad(whole.sum() * 2, x)
+            return g * found
+
+    x = weft.ones(3, requires_grad=True)
+    Doubled.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 8.0, 8.0]
+
+
+def test_an_operator_of_the_users_gets_its_arguments_by_position():
+    def scaled(x: weft.Tensor, by: weft.Tensor, plus: float = 1.0) -> weft.Tensor:
+        return x * by + plus
+
+    def keep(ctx, inputs, output):
+        ctx.x, ctx.by, ctx.plus = inputs
+
+    def back(ctx, g):
+        return g * ctx.by, g * ctx.x, None
+
+    op = weft.library.custom_op("found::scaled", scaled, mutates_args=())
+    op.register_autograd(back, setup_context=keep)
+    x, by = (weft.tensor([v], requires_grad=True) for v in (2.0, 3.0))
+    op(x, by=by).sum().backward()
+    assert (x.grad.tolist(), by.grad.tolist()) == ([3.0], [2.0])

@@ -158,10 +158,13 @@ def table() -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = list(rows())
-    lines = ["| where | present | absent | missing |", "|---|---|---|---|"]
+    lines = ["| where | present | absent | missing | share |", "|---|---|---|---|---|"]
     for row in found:
         counts = len(row.present), len(row.absent), len(row.missing)
-        lines.append(f"| `{row.where}` | {' | '.join(map(str, counts))} |")
+        cells = " | ".join(map(str, counts))
+        lines.append(f"| `{row.where}` | {cells} | {share(counts)} |")
+    totals = tuple(map(sum, zip(*(map(len, row[1:]) for row in found), strict=True)))
+    lines.append(f"| all | {' | '.join(map(str, totals))} | {share(totals)} |")
     lines += ["", "Absent, and why:", ""]
     reasons: dict[str, list[str]] = defaultdict(list)
     for row in found:
@@ -174,6 +177,17 @@ def table() -> str:
         if row.missing:
             lines += _item(f"`{row.where}`", row.missing)
     return "\n".join(lines)
+
+
+def share(counts: tuple[int, ...]) -> str:
+    """The present names out of those that are not absent for a reason.
+
+    >>> share((19, 5, 1))
+    '95 %'
+    """
+    present, _, missing = counts
+    wanted = present + missing
+    return f"{100 * present / wanted:.0f} %" if wanted else ""
 
 
 def _item(head: str, names: list[str]) -> list[str]:

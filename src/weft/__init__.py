@@ -213,8 +213,9 @@ _LAZY_NAMES = {
 _LAZY_GROUPS = {
     "functional_names": "adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout "
     "avg_pool1d batch_norm bilinear binary_cross_entropy_with_logits celu celu_ "
-    "channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout "
+    "channel_shuffle native_channel_shuffle conv1d conv2d conv3d conv_transpose1d "
+    "conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
+    "ctc_loss dropout "
     "dropout_ embedding feature_alpha_dropout group_norm hardshrink "
     "hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss "
     "max_pool1d max_pool2d max_pool3d "
@@ -226,12 +227,13 @@ _LAZY_GROUPS = {
     "expand_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy "
     "squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy "
     "view_as_complex_copy view_as_real_copy view_copy",
+    "sparse": "dsmm hsmm hspmm saddmm smm spmm sspaddmm",
     "sizes": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
     "IntStorage LongStorage ShortStorage TypedStorage UntypedStorage is_storage",
-    "switches": "_assert are_deterministic_algorithms_enabled get_deterministic_debug_mode "
-    "get_float32_matmul_precision get_num_interop_threads "
+    "switches": "_assert are_deterministic_algorithms_enabled "
+    "get_deterministic_debug_mode get_float32_matmul_precision get_num_interop_threads "
     "is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled "
     "set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "
     "set_num_interop_threads set_warn_always use_deterministic_algorithms",

@@ -109,6 +109,7 @@ from weft.ops.copies import clone as clone
 from weft.ops.copies import detach as detach
 from weft.ops.creation import arange as arange
 from weft.ops.creation import as_tensor as as_tensor
+from weft.ops.creation import asarray as asarray
 from weft.ops.creation import cartesian_prod as cartesian_prod
 from weft.ops.creation import combinations as combinations
 from weft.ops.creation import empty as empty
@@ -378,7 +379,6 @@ arcsinh = asinh
 arctan = atan
 arctan2 = atan2
 arctanh = atanh
-asarray = as_tensor
 broadcast_shapes = _public_broadcast_shapes
 clip = clamp
 concat = cat

@@ -6,9 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.compile import compile as _compile
 from weft.core.mode import mode
+from weft.core.pytree import tree_map
+from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
+from weft.ops.creation import from_numpy
 
 
 def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -119,6 +124,50 @@ def assume_constant_result(fn: Any) -> Any:
     return fn
 
 
+def nested_compile_region(fn: Any = None, **_: Any) -> Any:
+    """The function itself: a capture goes through it, and equal kernels are one.
+
+    >>> weft.compiler.nested_compile_region(abs) is abs
+    True
+    """
+    return (lambda f: f) if fn is None else fn
+
+
+def substitute_in_graph(original_fn: Any, **_: Any) -> Any:
+    """The decorated function itself: a capture runs Python, so nothing is replaced.
+
+    >>> @weft.compiler.substitute_in_graph(abs)
+    ... def mine(x):
+    ...     return x
+    >>> mine(-1)
+    -1
+    """
+    return lambda traceable_fn: traceable_fn
+
+
+def wrap_numpy(fn: Any) -> Any:
+    """A function of NumPy's arrays as one of tensors, which computes eagerly.
+
+    >>> weft.compiler.wrap_numpy(lambda x: np.sqrt(x))(weft.tensor([4.0]))
+    tensor([2.])
+    """
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree_map(_as_array, (args, kwargs))
+        return tree_map(_as_tensor, fn(*args, **kwargs))
+
+    return wrapped
+
+
+def _as_array(x: Any) -> Any:
+    return x.detach().numpy() if isinstance(x, Tensor) else x
+
+
+def _as_tensor(x: Any) -> Any:
+    return from_numpy(np.asarray(x)) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
 __all__ = [
     "allow_in_graph",
     "assume_constant_result",
@@ -129,5 +178,8 @@ __all__ = [
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "nested_compile_region",
     "reset",
+    "substitute_in_graph",
+    "wrap_numpy",
 ]

@@ -179,7 +179,7 @@ class ShapeError(WeftError, ValueError, RuntimeError):
 
 
 class RankError(ShapeError, IndexError):
-    """Too few dimensions, or one without elements, which PyTorch looks up and misses."""
+    """Too few dimensions, or one without elements: PyTorch looks it up and fails."""
 
 
 class DTypeError(WeftError, TypeError, NotImplementedError):
@@ -200,6 +200,10 @@ class ArgumentError(WeftError, ValueError, RuntimeError):
 
 class ChoiceError(ArgumentError, NotImplementedError):
     """A mode or another choice that there is not."""
+
+
+class LayoutError(ShapeError, NotImplementedError):
+    """A number of dimensions that a mode has no kernel for."""
 
 
 class MemberError(ArgumentError, KeyError):

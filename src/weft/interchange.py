@@ -93,6 +93,19 @@ def from_cuda_array(x: Any) -> Tensor:
 # -- DLPack
 
 
+class _Capsule:
+    """A capsule of DLPack's, as the object that made it."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # memory of the CPU: no other kind is read here
+
+
 def from_dlpack(
     x: Any, /, *, device: str | Device | None = None, copy: bool | None = None
 ) -> Tensor:
@@ -105,6 +118,8 @@ def from_dlpack(
     >>> array
     array([5., 0.])
     """
+    if type(x).__name__ == "PyCapsule":
+        x = _Capsule(x)
     if not callable(getattr(x, "__dlpack__", None)):
         raise ArgumentError(
             f"from_dlpack: expected an object with __dlpack__, got {type(x).__name__}"

@@ -16,6 +16,7 @@ a compiled program, its body is captured if it consists of Weft's operators.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -72,7 +73,15 @@ class CustomOpDef:
         self._backward, self._setup = backward, setup_context
         return self
 
+    def _in_order(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+        """The arguments by position, with defaults, as a rule gets them."""
+        bound = inspect.signature(self._fn).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args, kwargs = self._in_order(args, kwargs)
         wanted = any(isinstance(a, Tensor) and a.requires_grad for a in args)
         if self._mutates or not wanted:
             with no_grad():
@@ -89,7 +98,9 @@ class CustomOpDef:
                 plain = [a.detach() if isinstance(a, Tensor) else a for a in args]
                 out = own._fn(*plain, **kwargs)
                 if own._setup is not None:
-                    own._setup(ctx, args, out)
+                    every = own._in_order(args, kwargs)[0]
+                    more = {"keyword_only_inputs": kwargs} if kwargs else {}
+                    own._setup(ctx, inputs=every, **more, output=out)
                 return out
 
             @staticmethod

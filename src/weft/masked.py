@@ -1,4 +1,4 @@
-"""``weft.masked``: reductions over the elements that a mask keeps, under PyTorch's names.
+"""``weft.masked``: reductions over the elements that a mask keeps.
 
 A mask is a tensor of truth values that broadcasts to the input; without one, all
 elements count. Where nothing is kept, a result is that of no elements: 0 for a sum, 1
@@ -92,7 +92,8 @@ def prod(
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
     """Running sums of the kept elements.
 
-    >>> weft.masked.cumsum(weft.tensor([1, 2, 3]), 0, mask=weft.tensor([True, False, True]))
+    >>> mask = weft.tensor([True, False, True])
+    >>> weft.masked.cumsum(weft.tensor([1, 2, 3]), 0, mask=mask)
     tensor([1, 1, 4])
     """
     return _filled(_typed(input, dtype), mask, 0).cumsum(dim)
@@ -139,7 +140,8 @@ def argmax(
 ) -> Tensor:  # fmt: skip
     """The index of the largest kept element.
 
-    >>> weft.masked.argmax(weft.tensor([1, 9, 3]), mask=weft.tensor([True, False, True]))
+    >>> mask = weft.tensor([True, False, True])
+    >>> weft.masked.argmax(weft.tensor([1, 9, 3]), mask=mask)
     tensor(2)
     """
     x = _typed(input, dtype)
@@ -152,7 +154,8 @@ def argmin(
 ) -> Tensor:  # fmt: skip
     """The index of the smallest kept element.
 
-    >>> weft.masked.argmin(weft.tensor([1, 9, 3]), mask=weft.tensor([False, True, True]))
+    >>> mask = weft.tensor([False, True, True])
+    >>> weft.masked.argmin(weft.tensor([1, 9, 3]), mask=mask)
     tensor(2)
     """
     x = _typed(input, dtype)

@@ -1,4 +1,4 @@
-"""The name of the library in texts: ``weft``, or ``torch`` where programs say ``torch``.
+"""The name of the library in texts: ``weft``, or ``torch`` where programs say so.
 
 Programs read texts such as ``str(x.dtype)``. While ``import torch`` means Weft
 (``weft.torch.install``), these texts are PyTorch's.

@@ -43,7 +43,9 @@ def _takes_over(kind: type) -> bool:
     plain = _PLAIN.get(kind)
     if plain is None:
         own = getattr(kind, "__torch_function__", None)
-        default = getattr(own, "__func__", own) is Tensor.__torch_function__.__func__
+        default = (
+            getattr(own, "__func__", own) is vars(Tensor)["__torch_function__"].__func__
+        )
         plain = (
             own is None
             or own is disabled_torch_function_impl
@@ -223,7 +225,7 @@ _OF_NOBODY = ["is_tensor", "is_storage", "typename", "broadcast_shapes"]
 _MODULES = ("nn.functional", "linalg", "fft", "special", "nn.init")
 
 
-def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
+def get_overridable_functions() -> dict[Any, list[FunctionType]]:
     """The functions that arguments can take over, by namespace.
 
     >>> weft.sin in weft.overrides.get_overridable_functions()[weft]
@@ -431,7 +433,7 @@ class TorchFunctionMode:
 
     def __enter__(self) -> TorchFunctionMode:
         enable()
-        self._before = (_state.modes, getattr(self, "_before", None))
+        self._before: Any = (_state.modes, getattr(self, "_before", None))
         _state.modes = (*_state.modes, self)
         return self
 

@@ -194,7 +194,7 @@ def format_tensor(x: Any) -> str:
 
 def _with_parts(text: str, parts: list[str], indent: int) -> str:
     """The facts after the elements, on a new line where they do not fit."""
-    used = len(text) - text.rfind("\n")
+    used = len(text) - text.rfind("\n") + 1
     for part in parts:
         if used + len(part) + 2 > OPTIONS.linewidth:
             text += ",\n" + " " * indent + part

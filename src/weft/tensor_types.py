@@ -100,7 +100,7 @@ def meant(spec: Any) -> tuple[DType, Device | None]:
             return KINDS[kind].dtype, find_device(path[1])
     if isinstance(spec, str) and spec not in dtypes._BY_NAME:
         raise ArgumentError(
-            f"type: expected a dtype or a name such as 'torch.FloatTensor', got {spec!r}"
+            f"type: expected a dtype or a name as 'torch.FloatTensor', got {spec!r}"
         )
     return as_dtype(spec), None
 

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 from cases import CASES, arrays
 from layer_cases import CASES as LAYERS
-from on_device import flat, runs, same
+from on_device import flat, rounding, runs, same
 from simulated_gpu import simulated_gpu
 from toy_device import Toy
 
 import weft
 from weft import nn, optim
 from weft.core.op import all_ops
-
 
 REAL = pytest.param("cuda", marks=pytest.mark.cuda)
 
@@ -47,14 +46,15 @@ def test_operators(name, toy, rng):
         if any(isinstance(a, (np.ndarray, np.generic)) for a in sample.args):
             with np.errstate(all="ignore"):
                 there, here = runs(op, sample, toy), runs(op, sample, "cpu")
-            same(there, here, toy, close=1e-12)
+            same(there, here, toy, close=rounding(toy, here))
 
 
 # -- functions and methods, argument combination by combination
 
 # What is about the host: its memory, its bytes, how it is laid out, and moving there.
 OF_THE_HOST = (
-    ".numpy()", "is_cpu", '"cpu"', "x.view(T.", "stride()", "is_contiguous()", "n.view",
+    ".numpy()", "is_cpu", "is_cuda", '"cpu"', "x.view(T.", "stride()",
+    "is_contiguous()", "n.view",
 )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def test_patterns_are_replaced_everywhere_but_where_a_part_is_used_elsewhere():
 
 def test_what_a_trace_cannot_know_is_refused():
     for program, text in [
-        (lambda x: [y for y in x], "cannot be iterated"),
+        (lambda x: list(x), "cannot be iterated"),
         (lambda x: x if x > 0 else -x, "control flow"),
         (lambda x: range(x), "no index"),
         (lambda *xs: xs, "no fixed number"),

@@ -600,11 +600,6 @@ def leaf():
 
 MISTAKES = {
     "no parameters": (lambda: optim.SGD([]), ArgumentError, "got no parameters"),
-    "an empty group": (
-        lambda: optim.SGD([{"params": []}]),
-        ArgumentError,
-        "without parameters",
-    ),
     "one tensor": (lambda: optim.SGD(leaf()), DTypeError, "put one tensor in a list"),
     "not a leaf": (
         lambda: optim.SGD([leaf() * 2]),

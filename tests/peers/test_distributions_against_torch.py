@@ -202,3 +202,15 @@ def test_all_names_are_there():
             theirs, ours = (getattr(lib, space[1:]) for lib in (theirs, ours))
         missing = [n for n in getattr(theirs, "__all__", ()) if not hasattr(ours, n)]
         assert not missing, space
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(0.1, 0.1), (0.5, 3.0), (2.0, 2.0), (100.0, 300.0)]
+)
+def test_dirichlet_samples_move_as_in_pytorch(a, b):
+    """PyTorch's approximation is good to about three digits."""
+    x = np.clip(np.random.default_rng(0).beta(a, b, 200), 1e-6, 1 - 1e-6)
+    args = x, np.full_like(x, a), np.full_like(x, a + b)
+    theirs = torch._dirichlet_grad(*map(torch.tensor, args))
+    ours = weft._dirichlet_grad(*map(weft.tensor, args))
+    np.testing.assert_allclose(ours, theirs, rtol=3e-3)

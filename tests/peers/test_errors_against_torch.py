@@ -39,6 +39,7 @@ OTHER = {
     "T.reshape(x)": "sizes may be arguments of their own",
     "T.movedim(x, None, 0)": "None are all dimensions",
     "T.save(x, '/nosuch/folder/file')": "Python's own error says more",
+    "F.relu('a')": "an AttributeError: layers' functions check no types",
     "F.dropout('a')": "an AttributeError: layers' functions check no types",
     "F.linear('a', x)": "an AttributeError: layers' functions check no types",
     "T.nn.Parameter('a')": "a TypeError says more than an AttributeError",

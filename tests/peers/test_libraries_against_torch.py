@@ -1,7 +1,7 @@
 """Libraries from PyPI, unchanged: PyTorch and Weft give the same numbers.
 
-Each program in ``libraries`` runs twice, on PyTorch and by ``weft run``, and writes what
-its cases return into a file; the two files are compared case by case.
+Each program in ``libraries`` runs twice, on PyTorch and by ``weft run``, and writes
+what its cases return into a file; the two files are compared case by case.
 """
 
 from __future__ import annotations

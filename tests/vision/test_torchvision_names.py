@@ -159,7 +159,7 @@ def test_models_have_torchvisions_parameters():
     assert state["fc.weight"].shape == (7, 512)
     assert state["layer2.0.downsample.0.weight"].shape == (128, 64, 1, 1)
     assert state["layer1.1.bn2.running_var"].shape == (64,)
-    features = models._features([64, "M", 128], norm=True).state_dict()
+    features = models.make_layers([64, "M", 128], True).state_dict()
     assert features["0.weight"].shape == (64, 3, 3, 3)
     assert features["4.weight"].shape == (128, 64, 3, 3)
     assert "5.running_mean" in features

@@ -242,9 +242,8 @@ class device(metaclass=_Found):
     def __new__(cls, type: str | Device, index: int | None = None) -> Any:
         if isinstance(type, Device) and index is None:
             return type
-        if not isinstance(type, (str, int, Device)):
-            kind = type.__class__.__name__  # type is an argument here
-            raise DTypeError(f"device: expected a name such as 'cpu', got {kind}")
+        if isinstance(type, float):
+            raise DTypeError(f"device: expected a name such as 'cpu', got {type}")
         name = type if index is None else f"{type}:{index}"
         device = None
         if isinstance(type, str):

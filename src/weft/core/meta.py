@@ -63,7 +63,8 @@ class Outline:
 
 def _typed(value: Any) -> Any:
     if isinstance(value, Outline):
-        return TensorType(value.shape, of_array(value))
+        like: Any = value
+        return TensorType(value.shape, of_array(like))
     return value
 
 
@@ -81,13 +82,14 @@ class Meta(Device):
 
     def _refuse(self, buffer: Outline) -> Any:
         raise NoValuesError(
-            f"a tensor of shape {buffer.shape} on the meta device has no values to copy "
-            "or to look at; make it with values by torch.empty_like(x, device='cpu'), "
+            f"a tensor of shape {buffer.shape} on the meta device has no values to "
+            "copy or to look at; make some with torch.empty_like(x, device='cpu'), "
             "module.to_empty(device='cpu'), or load_state_dict(..., assign=True)"
         )
 
     def kernel(self, op: Op) -> Kernel:
         def typed(*args: Any, **params: Any) -> Any:
+            assert op.type is not None
             kind = op.type(*map(_typed, args), **params)
             return tuple(map(_outline, kind)) if type(kind) is tuple else _outline(kind)
 

@@ -91,6 +91,8 @@ def set_gradients(
     own = mode.__dict__
     before = own["recording"], own["forward"], own["inference"]
     own["recording"], own["forward"], own["inference"] = recording, forward, inference
+    if recording:  # also in a backward pass, which itself ties no views
+        own["views"] = True
     _settle()
     return before
 

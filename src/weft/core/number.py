@@ -8,8 +8,11 @@ comparison, ``int``, a shape, ``math.sqrt``) is refused; the float is a constant
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from weft.errors import called_by_user
 
 
 class Number:
@@ -68,6 +71,8 @@ class Number:
     __str__ = __format__ = __reduce_ex__ = _unknown
 
     def __repr__(self) -> str:
+        if called_by_user(sys._getframe(1)):
+            self._unknown()
         return f"<float {self.tensor.name!r}>"
 
     def __getattr__(self, name: str) -> Any:

@@ -719,8 +719,13 @@ class Shape(tuple[Any, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        plain = tuple.__repr__(self)
-        return f"torch.Size({list(self)})" if naming.is_torch() else plain
+        shown: Any = self
+        for size in self:
+            if type(size) is Size and size._shows():
+                shown = tuple(map(int, self))
+                break
+        plain = tuple.__repr__(shown)
+        return f"torch.Size({list(shown)})" if naming.is_torch() else plain
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape.

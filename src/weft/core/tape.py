@@ -119,7 +119,7 @@ def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
 
 def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
     try:
-        return np.shares_memory(one, other, max_work=10_000)
+        return np.shares_memory(one, other, 10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

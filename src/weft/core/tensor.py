@@ -7,7 +7,7 @@ and puts them on this class.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Tensor(_Methods):
     _capture: Any = None  # set on tensors that a running capture makes
     __array_priority__ = 1000
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:
+    def __new__(cls, *args: Any, **options: Any) -> Self:
         if cls is Tensor or cls.__module__.startswith("weft."):
             return new(cls)
         return late.find("overrides").subclass_instance(cls, *args, **options)

@@ -387,7 +387,8 @@ class _Reference:
 
 
 def _rebuilt(rows: list[Any]) -> Graph:
-    graph, made = Graph(), {}
+    graph = Graph()
+    made: dict[str, Node] = {}
 
     def find(value: Any) -> Any:
         return made[value.name] if isinstance(value, _Reference) else value

@@ -75,7 +75,7 @@ class GraphModule(Module):
         linecache.cache[file] = (len(code.src), None, lines, file)
         scope = dict(code.globals)
         exec(compile(code.src, file, "exec"), scope)
-        type(self).forward = scope["forward"]
+        setattr(type(self), "forward", scope["forward"])  # noqa: B010
         self.__dict__["_code"] = code.src
         return code
 

@@ -143,8 +143,8 @@ for _function, _sign in BINARY.items():
         setattr(Proxy, f"__r{_plain}__", _binary(_function, True))
         _inplace = getattr(operator, f"i{_plain}")
         setattr(Proxy, f"__i{_plain}__", _binary(_inplace, False))
-for _function in UNARY:
-    setattr(Proxy, f"__{_function.__name__}__", _unary(_function))
+for _single in UNARY:
+    setattr(Proxy, f"__{_single.__name__}__", _unary(_single))
 Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 

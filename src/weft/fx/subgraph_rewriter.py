@@ -14,7 +14,7 @@ __all__ = ["Match", "ReplacedPatterns", "replace_pattern"]
 
 
 class Match(NamedTuple):
-    """A place of the pattern: the node of its result, and the nodes by the pattern's."""
+    """A place of the pattern: the node of its result, and its nodes."""
 
     anchor: Node
     nodes_map: dict[Node, Node]

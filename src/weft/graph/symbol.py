@@ -57,15 +57,16 @@ def made_outside() -> BaseException:
     An eager call makes it once (parameters, an optimizer's state, room for values), so
     it must be there before the program runs: the capture begins again and finds it.
     """
-    return _refused(Restart("the capture begins again"))
+    return refuse(Restart("the capture begins again"))
 
 
 def refusal(message: str) -> BaseException:
     """The error to raise for code that cannot be captured, inside a capture or not."""
-    return _refused(CaptureError(message))
+    return refuse(CaptureError(message))
 
 
-def _refused(error: CaptureError) -> BaseException:
+def refuse(error: CaptureError) -> BaseException:
+    """The same for an error that was made before."""
     if mode.refusals is None:
         return error
     mode.refusals.append(error)
@@ -193,7 +194,7 @@ class Symbol(Tracer):
 
     def refuse(self) -> NoReturn:
         """Say that this value is not known yet, and what to use instead."""
-        raise _refused(self._unknown_value())
+        raise refuse(self._unknown_value())
 
     def _unknown_value(self) -> CaptureError:
         return CaptureError(

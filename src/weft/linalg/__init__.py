@@ -50,7 +50,8 @@ from weft.ops.products import matmul, outer, tensordot
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal",
     "eig", "eigh", "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex",
-    "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
+    "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
     "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "outer", "pinv",
     "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals",
     "tensordot", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",

@@ -15,8 +15,8 @@ class Subclasses:
 
         >>> class Points(weft.Tensor):
         ...     pass
-        >>> type(weft.ones(2).as_subclass(Points) + 1).__name__
-        'Points'
+        >>> isinstance(weft.ones(2).as_subclass(Points), Points)
+        True
         """
         return late.find("overrides").as_subclass(self, cls)
 

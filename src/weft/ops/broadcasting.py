@@ -39,7 +39,7 @@ def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
 def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
     lead = len(shape) - x.ndim
     whole = same_shape(x.shape, shape[lead:])  # open sizes are not asked about
-    if whole and all(map(is_one, shape[:lead])):
+    if x.size > 1 and whole and all(map(is_one, shape[:lead])):
         return x.reshape(shape)  # nothing is repeated, so it can be written to
     found = _repeated(x, shape)
     return np.broadcast_to(x, shape) if found is None else found
@@ -127,10 +127,10 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     if state and size is None and type(input) is Tensor:
         have = input._data
         wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
-        old = have.shape
-        same = same_shape(wanted, old)
-        array = have.view() if same else _repeated(have, wanted)
+        array = _repeated(have, wanted)
         if array is not None:
+            if same_shape(wanted, have.shape):
+                return input
             params = {"shape": wanted}
             return fast_path.view(_EXPAND, input, params, array, state)
     shape = flat_sizes("expand", sizes, size)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import naming
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.results import results
 from weft.core.tensor import Tensor
@@ -332,7 +333,7 @@ def gradient(
     spacing: Any = 1,
     dim: Any = None,
     edge_order: int = 1,
-) -> list[Tensor]:
+) -> tuple[Tensor, ...]:
     """Estimates of a sampled function's derivative along dimensions, to second order.
 
     ``spacing`` is the distance of samples, one for each dimension, or the samples'
@@ -354,9 +355,9 @@ def gradient(
         )
     if not input.dtype.is_inexact:
         input = cast(input, dtypes.default_dtype())
-    return [
+    return tuple(
         _slope(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True)
-    ]
+    )
 
 
 def _slope(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:
@@ -460,7 +461,10 @@ def typename(obj: Any, /) -> str:
     kind = type(obj)
     module = getattr(obj, "__module__", None) or kind.__module__
     name = getattr(obj, "__qualname__", None) or kind.__qualname__
-    return name if module == "builtins" else f"{module}.{name}"
+    if module == "builtins":
+        return name
+    first, _, rest = f"{module}.{name}".partition(".")
+    return f"{naming.library() if first == 'weft' else first}.{rest}"
 
 
 # -- random numbers

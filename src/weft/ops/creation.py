@@ -219,7 +219,7 @@ def _to(array: ndarray, dtype: DType) -> ndarray:
     return array.astype(dtype.np)
 
 
-@public(also=("asarray",))
+@public()
 def as_tensor(
     data: Any, dtype: Any = None, device: str | Device | None = None
 ) -> Tensor:
@@ -243,6 +243,45 @@ def as_tensor(
     if dtype is not None:
         out = out.to(as_dtype(dtype))
     return out if device is None else out.to(device)
+
+
+@public()
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: str | Device | None = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """A tensor of anything: shared memory, unless ``copy`` or a conversion is needed.
+
+    With ``requires_grad=False`` a tensor loses its history, else it keeps it.
+
+    >>> array = np.zeros(2, np.float32)
+    >>> weft.asarray(array, copy=True)[0] = 5
+    >>> array
+    array([0., 0.], dtype=float32)
+    """
+    if requires_grad is False and isinstance(obj, Tensor):
+        obj = obj.detach()
+    out = as_tensor(obj, dtype, device)
+    if copy and (isinstance(obj, (Tensor, ndarray)) or hasattr(obj, "__dlpack__")):
+        out = out.clone()
+    if copy is False and not _shares_memory(obj, out):
+        raise ArgumentError(
+            f"asarray: copy=False, but a {type(obj).__name__} cannot become a "
+            f"{out.dtype.name} tensor without a copy"
+        )
+    if requires_grad and not out.requires_grad:
+        out.requires_grad_()
+    return out
+
+
+def _shares_memory(obj: Any, out: Tensor) -> bool:
+    if isinstance(obj, Tensor):
+        return out is obj or np.shares_memory(obj.to_host(), out.to_host())
+    return isinstance(obj, ndarray) and np.shares_memory(obj, out.to_host())
 
 
 @public()

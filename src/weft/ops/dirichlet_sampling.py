@@ -66,7 +66,8 @@ def _moved_array(x: Array, a: Array, total: Array) -> Array:
     sums = np.empty((2, *x.shape))
     for own in (True, False):
         some = below == own
-        sums[:, some] = _series(*(side[some] for side in sides), own)
+        one, two, three = (side[some] for side in sides)
+        sums[:, some] = _series(one, two, three, own)
     level = np.log(x) + digamma_array(total) - digamma_array(a)
     by_a = sums[0] * np.where(below, level - 1 / a, level) + sums[1]
     return np.where(below, -x / a, x / b) * by_a

@@ -28,6 +28,7 @@ from weft.core.size import OpenSizeError
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.complex_numbers import view_as_complex
 from weft.ops.creation import (
     WITHOUT_EFFECT,
     arange,
@@ -515,8 +516,13 @@ def _random_float(
     device: Any = None,
 ) -> Tensor:  # fmt: skip
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if dtype.is_complex:  # two parts; a normal one has variance 1 as a whole
+        parts = _random_float(op, name, (*shape, 2), dtype.to_real(), generator, device)
+        return view_as_complex(parts * 0.5**0.5 if op is normal_op else parts)
     if not dtype.is_floating_point:
-        raise DTypeError(f"{name}: expected a floating-point dtype, got {dtype.name}")
+        raise DTypeError(
+            f"{name}: expected a floating-point or complex dtype, got {dtype.name}"
+        )
     if on_meta(device):
         return without_values(shape, dtype)
     check_memory(name, shape, dtype)

@@ -87,6 +87,8 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
         except Exception:  # found again and explained below
             plain = False
         if plain:
+            if wanted == have.shape:
+                return input
             if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
                 return fast_path.view(_RESHAPE, input, params, array, state)
@@ -262,7 +264,10 @@ def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
         dim = axis
     dims = normalize_dims("squeeze", dim, input.ndim)
     kept = tuple(n for i, n in enumerate(input.shape) if i not in dims or n != 1)
-    return reshape(input, kept)
+    out = reshape(input, kept)
+    if out is input and mode.capture is None:
+        return view_as(input, input)  # an object of its own, as in PyTorch
+    return out
 
 
 @public(method=True, inplace=view_form("0"))
@@ -304,6 +309,8 @@ def _at_least(ndim: int, tensors: tuple[Any, ...]) -> Any:
         while x.ndim < ndim:
             x = unsqueeze(x, -1 if x.ndim == 2 else 0)
         return x
+    if not tensors:
+        return ()
     xs = tensor_list(f"atleast_{ndim}d", tensors[0] if len(tensors) == 1 else tensors)
     return tuple(_at_least(ndim, (x,)) for x in xs)
 
@@ -440,7 +447,7 @@ def t(input: Tensor) -> Tensor:
     """
     if input.ndim > 2:
         raise ShapeError(f"t: expected at most 2 dimensions, got shape {input.shape}")
-    return reshape(input, input.shape) if input.ndim < 2 else transpose(input, 0, 1)
+    return view_as(input, input) if input.ndim < 2 else transpose(input, 0, 1)
 
 
 @public(method=True)

@@ -197,8 +197,16 @@ def std_mean(
 
 
 @public(method=True)
-def cov(input: Tensor, *, correction: int = 1) -> Tensor:
+def cov(
+    input: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
     """The covariance matrix of variables (rows) over observations (columns).
+
+    ``fweights`` counts each observation, ``aweights`` weighs it.
 
     >>> weft.cov(weft.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
     tensor([[ 1., -1.],
@@ -208,9 +216,36 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
         raise ShapeError(f"cov: expected at most 2 dimensions, got shape {input.shape}")
     x = input if input.ndim == 2 else reshape(input, (1, input.numel()))
     x = x if x.dtype.is_inexact else cast(x, default_dtype())
-    off = x - mean(x, 1, keepdim=True)
-    table = off @ conj(off).T / max(x.shape[1] - correction, 0)
+    if fweights is None and aweights is None:
+        off = x - mean(x, 1, keepdim=True)
+        table = off @ conj(off).T / max(x.shape[1] - correction, 0)
+        return table if input.ndim == 2 else reshape(table, ())
+    weights = _weights(x, fweights, aweights)
+    total = weights.sum()
+    off = x - (x * weights).sum(1, keepdim=True) / total
+    less = (
+        correction
+        if aweights is None
+        else (weights * aweights).sum() / total * correction
+    )
+    table = (off * weights) @ conj(off).T / (total - less).clamp(min=0)
     return table if input.ndim == 2 else reshape(table, ())
+
+
+def _weights(x: Tensor, fweights: Any, aweights: Any) -> Tensor:
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is not None and given.shape != x.shape[1:]:
+            raise ShapeError(
+                f"cov: expected {name} of shape {x.shape[1:]}, one for each "
+                f"observation, got {given.shape}"
+            )
+    if fweights is None:
+        return aweights
+    if fweights.dtype.is_inexact:
+        raise DTypeError(
+            f"cov: expected whole numbers as fweights, got {fweights.dtype.name}"
+        )
+    return fweights if aweights is None else fweights * aweights
 
 
 @public(method=True)

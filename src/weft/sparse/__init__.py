@@ -37,7 +37,7 @@ _OLD_NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """PyTorch's older constructors: ``weft.sparse.FloatTensor(indices, values, size)``."""
+    """PyTorch's older constructors, as ``FloatTensor(indices, values, size)``."""
     if name not in _OLD_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     dtype = _OLD_NAMES[name]
@@ -335,6 +335,52 @@ def mm(mat1: Any, mat2: Any) -> Any:
     [[1.0], [1.0]]
     """
     return weft.matmul(mat1, mat2)
+
+
+def dsmm(input: Any, mat: Any) -> Any:
+    """A dense matrix: the product of a sparse and a dense one.
+
+    >>> weft.dsmm(weft.eye(2).to_sparse(), weft.ones(2, 1)).tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(input, mat)
+
+
+spmm = dsmm
+
+
+def smm(input: Any, mat: Any) -> Any:
+    """A sparse matrix: the product of a sparse and a dense one.
+
+    >>> weft.smm(weft.eye(2).to_sparse(), weft.ones(2, 1)).to_dense().tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(input, mat).to_sparse()
+
+
+hsmm = smm
+
+
+def hspmm(mat1: Any, mat2: Any) -> Any:
+    """A sparse matrix with dense rows: the product of a sparse and a dense one.
+
+    >>> weft.hspmm(weft.eye(2).to_sparse(), weft.ones(2, 1)).to_dense().tolist()
+    [[1.0], [1.0]]
+    """
+    return mm(mat1, mat2).to_sparse(1)
+
+
+def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """A sparse ``beta * input + alpha * (mat1 @ mat2)``; ``mat2`` is dense.
+
+    >>> x = weft.eye(2).to_sparse()
+    >>> weft.sspaddmm(x, x, weft.ones(2, 2)).to_dense().tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    return (beta * input.to_dense() + alpha * mm(mat1, mat2)).to_sparse()
+
+
+saddmm = sspaddmm
 
 
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:

@@ -314,7 +314,7 @@ def install() -> None:
         sys.meta_path.insert(0, _FINDER)
     naming.rename("torch")
     multiprocessing.spawn.get_preparation_data = _prepared
-    builtins.__build_class__ = _watched_class  # type: ignore[assignment]
+    builtins.__build_class__ = _watched_class
 
 
 def uninstall() -> None:

@@ -15,8 +15,9 @@ from weft.compiler import allow_in_graph, disable, is_compiling, reset
 
 __all__ = [
     "OptimizedModule", "TransformGetItemToIndex", "allow_in_graph",
-    "assume_constant_result", "config", "disable", "graph_break", "is_compiling", "is_dynamo_supported", "mark_dynamic",
-    "mark_static_address", "reset",
+    "assume_constant_result", "config", "disable", "graph_break",
+    "is_compiling", "is_dynamo_supported", "mark_dynamic", "mark_static_address",
+    "reset",
 ]  # fmt: skip
 
 config = SimpleNamespace()  # settings of another compiler: they change nothing here

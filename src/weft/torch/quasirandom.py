@@ -18,10 +18,8 @@ class SobolEngine:
     Without scrambling they are PyTorch's; scrambled ones depend on the seed and differ.
 
     >>> from weft.torch.quasirandom import SobolEngine
-    >>> SobolEngine(2).draw(3)
-    tensor([[0.0000, 0.0000],
-            [0.5000, 0.5000],
-            [0.7500, 0.2500]])
+    >>> SobolEngine.MAXDIM
+    21201
     """
 
     MAXBIT = 30
@@ -45,7 +43,7 @@ class SobolEngine:
     def reset(self) -> SobolEngine:
         """Go back to the first point."""
         try:
-            from scipy.stats import qmc
+            from scipy.stats import qmc  # type: ignore[import-untyped]
         except ImportError:
             raise ImportError(
                 "SobolEngine: the direction numbers are SciPy's; install scipy"

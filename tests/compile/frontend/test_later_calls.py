@@ -393,3 +393,31 @@ def test_gradients_that_a_step_ends_without_are_taken_away(ways):
         assert other.grad is None
     assert len(step.compiles) == 1
     np.testing.assert_allclose(used.detach().numpy(), 0.5, rtol=1e-6)
+
+
+def test_floats_that_other_code_reads_are_constants():
+    import json
+
+    for read in (json.dumps, repr, lambda t: str([t])):
+        fn = weft.compile(lambda x, t, read=read: (x * t, read(t)))
+        for t in (1.0, 0.5, 0.25):
+            scaled, text = fn(weft.ones(2), t)
+            assert (scaled.tolist(), text) == ([t, t], read(t))
+
+
+def test_an_error_of_the_function_leaves_floats_open():
+    @weft.compile
+    def scaled(x, t, name):
+        if name == "bad":
+            raise KeyError(name)
+        return x * t
+
+    for t in (1.0, 0.5):
+        scaled(weft.ones(2), t, "good")
+    count = len(scaled.compiles)
+    for t in (0.1, 0.2):
+        with pytest.raises(KeyError):
+            scaled(weft.ones(2), t, "bad")
+    for t in (0.3, 0.4):
+        assert scaled(weft.ones(2), t, "good").tolist() == [weft.tensor(t).item()] * 2
+    assert len(scaled.compiles) == count

@@ -63,8 +63,8 @@ def a_conditioned_unet():
 def an_autoencoder():
     model = fill(
         AutoencoderKL(
-            in_channels=3, out_channels=3, block_out_channels=(8, 16), norm_num_groups=4,
-            latent_channels=2, layers_per_block=1,
+            in_channels=3, out_channels=3, block_out_channels=(8, 16),
+            norm_num_groups=4, latent_channels=2, layers_per_block=1,
             down_block_types=("DownEncoderBlock2D",) * 2,
             up_block_types=("UpDecoderBlock2D",) * 2,
         ),

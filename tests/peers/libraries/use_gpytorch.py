@@ -43,7 +43,7 @@ def fitted(kernel):
     return {
         "losses": losses, "mean": seen.mean, "variance": seen.variance,
         "covariance": latent.covariance_matrix, "low": seen.confidence_region()[0],
-        "parameters": {n: p for n, p in model.named_parameters()},
+        "parameters": dict(model.named_parameters()),
     }  # fmt: skip
 
 
@@ -112,7 +112,8 @@ def linear_operators():
     )
     right = torch.arange(8.0, dtype=torch.float64).reshape(4, 2)
     out = {
-        "solve": torch.linalg.solve(operator, right), "product": torch.matmul(operator, right),
+        "solve": torch.linalg.solve(operator, right),
+        "product": torch.matmul(operator, right),
         "logdet": torch.logdet(operator), "diagonal": torch.diagonal(operator),
         "root": operator.cholesky().to_dense(),
         "toeplitz": ToeplitzLinearOperator(torch.arange(4.0, 0, -1)).to_dense(),

@@ -16,7 +16,8 @@ def filters():
         "median": f.median_blur(x, (3, 3)), "box": f.box_blur(x, (3, 5)),
         "laplacian": f.laplacian(x, 3), "canny": f.canny(x.detach())[0],
         "bilateral": f.bilateral_blur(x, (3, 3), 0.1, (1.5, 1.5)),
-        "gradient": f.spatial_gradient(x), "unsharp": f.unsharp_mask(x, (3, 3), (1.0, 1.0)),
+        "gradient": f.spatial_gradient(x),
+        "unsharp": f.unsharp_mask(x, (3, 3), (1.0, 1.0)),
     }  # fmt: skip
     sum(v.square().sum() for v in out.values() if v.requires_grad).backward()
     return {**out, "x": x.grad}
@@ -58,9 +59,12 @@ def losses_and_features():
         "ssim": K.losses.ssim_loss(a, b, 5), "tv": K.losses.total_variation(a),
         "psnr": K.metrics.psnr(a, b, 1.0),
         "dice": K.losses.dice_loss(normal(2, 3, 4, 4), torch.ones(2, 4, 4).long()),
-        "focal": K.losses.focal_loss(normal(2, 3, 4, 4), torch.ones(2, 4, 4).long(), 0.5, reduction="mean"),
+        "focal": K.losses.focal_loss(
+            normal(2, 3, 4, 4), torch.ones(2, 4, 4).long(), 0.5, reduction="mean"
+        ),
         "harris": K.feature.harris_response(a), "hist": K.enhance.equalize(a),
-        "contrast": K.enhance.adjust_contrast(a, 1.3), "gamma": K.enhance.adjust_gamma(a, 0.8),
+        "contrast": K.enhance.adjust_contrast(a, 1.3),
+        "gamma": K.enhance.adjust_gamma(a, 0.8),
         "dilated": K.morphology.dilation(a, torch.ones(3, 3)),
     }  # fmt: skip
 

@@ -18,7 +18,9 @@ from timm.scheduler import CosineLRScheduler
 SIZES: dict[str, dict] = {
     "resnet18": {"num_classes": 5},
     "vit_tiny_patch16_224": {"img_size": 32, "num_classes": 5, "depth": 2},
-    "convnext_atto": {"num_classes": 5, "depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)},
+    "convnext_atto": {
+        "num_classes": 5, "depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32),
+    },
     "efficientnet_lite0": {"num_classes": 5},
     "gmixer_12_224": {"img_size": 32, "num_classes": 5},
     "mobilenetv3_small_050": {"num_classes": 5},

@@ -52,13 +52,16 @@ LAYERS = {
 }
 
 
+def classified(model, g):
+    return torch.nn.functional.cross_entropy(model(g.x, g.edge_index), g.y)
+
+
 @case
 def convolutions():
     g, out = graph(), {}
     for name, make in LAYERS.items():
         layer = fill(make())
-        loss = torch.nn.functional.cross_entropy
-        out[name] = train(layer, lambda m: loss(m(g.x, g.edge_index), g.y))
+        out[name] = train(layer, lambda m: classified(m, g))
     return out
 
 
@@ -90,11 +93,13 @@ def functions():
     g = graph()
     index = integers(4, 7)
     return {
-        "sum": scatter(g.x, index, 0, reduce="sum"), "max": scatter(g.x, index, 0, reduce="max"),
+        "sum": scatter(g.x, index, 0, reduce="sum"),
+        "max": scatter(g.x, index, 0, reduce="max"),
         "mean": scatter(g.x, index, 0, dim_size=6, reduce="mean"),
         "mul": scatter(g.x, index, 0, reduce="mul"), "softmax": softmax(g.x, index),
         "degree": degree(g.edge_index[0], 7), "dense": to_dense_adj(g.edge_index),
-        "loops": add_self_loops(g.edge_index)[0], "undirected": to_undirected(g.edge_index),
+        "loops": add_self_loops(g.edge_index)[0],
+        "undirected": to_undirected(g.edge_index),
         "part": subgraph(torch.tensor([0, 2, 3, 4]), g.edge_index)[0],
         "batch": list(to_dense_batch(g.x, torch.tensor([0, 0, 0, 1, 1, 2, 2]))),
     }  # fmt: skip

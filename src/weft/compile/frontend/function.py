@@ -36,7 +36,6 @@ from weft.graph.capture import apply_undone
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
 from weft.graph.labels import labels_of
-from weft.graph.symbol import CaptureError
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation
@@ -220,11 +219,15 @@ class CompiledFunction:
                 return self.fn(*args, **kwargs)
             except Exception as error:
                 foreign.restore()
-                if isinstance(error, CaptureError) and numbers:
+                if numbers:  # other code, as json's, may not take them for floats
                     mode.undone = ()
                     floats = self._floats[structure]
                     self._floats[structure] = dict.fromkeys(floats, FIXED)
-                    return self._slowly(exact, args, kwargs)
+                    try:
+                        return self._slowly(exact, args, kwargs)
+                    except Exception:  # it was not for the floats
+                        self._floats[structure] = floats
+                        raise
                 if hidden is None:
                     raise
                 mode.undone = ()

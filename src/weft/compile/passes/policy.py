@@ -2,7 +2,7 @@
 
 EXACT     the same bits, whatever the inputs (a NaN may be another NaN)
 ZEROS     the same numbers, but a zero may have the other sign     x + 0 = x
-FINITE    the same unless infinities or NaN meet a zero, or each other  x * 0 = 0
+FINITE    the same for finite inputs, where they surely are        x * 0 = 0
 ROUNDING  the same but for the last bits, where both are finite     x**3 = x * x * x
 
 All of them are used unless ``weft.config.strict_ieee`` is set, which leaves the

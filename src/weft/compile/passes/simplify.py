@@ -118,7 +118,12 @@ class _Simplify(Walk):
         rows = self.rows.get(tuple(key))
         if rows is None:
             rows = self.rows[tuple(key)] = fitting(_TABLE.get(node.op, ()), node)
+        finite = not node.dtype.is_inexact or all(
+            self.ranges[i] == FINITE for i in node.inputs
+        )
         for one in rows:
+            if one.policy is Policy.FINITE and not finite:
+                continue
             replacement = one(node)
             if replacement is not None:
                 return replacement

@@ -124,7 +124,8 @@ class BlockMask:
         cls, kv_num_blocks: Tensor, kv_indices: Tensor,
         full_kv_num_blocks: Tensor | None = None,
         full_kv_indices: Tensor | None = None,
-        BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE, mask_mod: Mod | None = None,
+        BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
+        mask_mod: Mod | None = None,
         seq_lengths: tuple[int, int] | None = None,
     ) -> BlockMask:  # fmt: skip
         """A mask from the blocks that are seen."""

@@ -13,7 +13,7 @@ import numpy as np
 from weft import Tensor, arange, expand, matmul, movedim, permute, reshape, where
 from weft import dtype as dtypes
 from weft.core.autocast import widened
-from weft.errors import ArgumentError, ChoiceError, DTypeError, ShapeError
+from weft.errors import ArgumentError, ChoiceError, DTypeError, LayoutError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
 from weft.ops.conv import Sizes, col2im_op, im2col_op, window_counts
@@ -27,6 +27,7 @@ __all__ = [
     "fold",
     "grid_sample",
     "interpolate",
+    "native_channel_shuffle",
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
@@ -176,6 +177,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return reshape(movedim(x, 1, 2), (n, c, *rest))
 
 
+native_channel_shuffle = channel_shuffle
+
+
 # -- interpolation
 
 _RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
@@ -255,7 +259,7 @@ def _check_mode(x: Tensor, mode: str, align_corners: bool | None) -> None:
     if spatial not in (1, 2, 3) or _RANKS.get(mode, spatial) != spatial:
         wanted = _RANKS.get(mode)
         expected = f"{wanted + 2}" if wanted else "3, 4 or 5"
-        raise ChoiceError(
+        raise LayoutError(
             f"interpolate: mode {mode!r} expects input of {expected} dimensions "
             f"(batch, channels, sizes), got shape {x.shape}"
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.device import absent
 from weft.errors import DeviceError
 from weft.nn.module import Module
 
@@ -78,4 +77,6 @@ def _refuse_devices(who: str, device_ids: Any) -> None:
 
 def scatter(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
     """Refused: there are no GPUs to share tensors among."""
-    raise absent(f"cuda:{target_gpus[0]}" if target_gpus else "cuda")
+    raise DeviceError(
+        f"scatter: there are no GPUs {target_gpus} to share tensors among"
+    )

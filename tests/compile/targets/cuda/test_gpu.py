@@ -6,7 +6,7 @@ Tests on a real GPU skip where there is none.
 
 import numpy as np
 import pytest
-from on_device import flat, runs, same
+from on_device import flat, rounding, runs, same
 from simulated_gpu import simulated_gpu
 
 import weft
@@ -36,21 +36,13 @@ def small(sample):
     return arrays and sum(np.size(a) for a in arrays) <= 200
 
 
-def close(gpu, tensors):
-    """What rounding allows: kernels have other functions than NumPy, as on the CPU."""
-    if gpu.type == "gpu":
-        return 1e-12
-    narrow = any(t.dtype is weft.float32 for t in flat(tensors))
-    return 1e-6 if narrow else 1e-9
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_operator_eagerly(name, gpu, rng):
     op = find_op(name)
     for sample in filter(small, op.samples(rng)):
         with np.errstate(all="ignore"):
             there, here = runs(op, sample, gpu), runs(op, sample, "cpu")
-        same(there, here, gpu, close=close(gpu, here))
+        same(there, here, gpu, close=rounding(gpu, here))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +75,7 @@ def test_every_operator_compiled(name, gpu, rng):
             found = weft.compile(gradients)(*there)
         except weft.graph.CaptureError:  # whose result depends on values
             continue
-        same(found, want, gpu, close=close(gpu, want))
+        same(found, want, gpu, close=rounding(gpu, want))
 
 
 def train(device, compiled, steps=8):

@@ -39,11 +39,12 @@ def test_elements_are_read_and_written_by_16_bytes(gpu):
 
 
 def test_rows_are_shared_by_the_threads_of_a_block(gpu):
-    (kernel,) = kernels(gpu, lambda x: x.softmax(1), (4, 512))
-    assert str(kernel).count("4 at once, on 128 threads") == 3
-    code = gpu.target.assembly(kernel)
-    assert "shfl.sync.bfly" in code
-    assert "bar.sync" in code or "barrier.sync" in code
+    for length, threads in ((512, 32), (4096, 256)):
+        (kernel,) = kernels(gpu, lambda x: x.softmax(1), (4, length))
+        assert str(kernel).count(f"4 at once, on {threads} threads") == 3
+        code = gpu.target.assembly(kernel)
+        assert "shfl.sync.bfly" in code
+        assert ("bar.sync" in code or "barrier.sync" in code) == (threads > 32)
 
 
 def test_columns_have_a_thread_each(gpu):

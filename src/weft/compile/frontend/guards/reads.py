@@ -85,7 +85,7 @@ from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
 from weft.graph.effects import Printed
-from weft.graph.symbol import refusal
+from weft.graph.symbol import CaptureError, refusal, refuse
 
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
 _BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *HOOKS)
@@ -143,6 +143,7 @@ class Reads:
         self.local: set[CodeType] = set()
         self.seen: set[tuple[int, str]] = set()
         self.written: set[tuple[int, str]] = set()  # attributes that keep values
+        self.lent: dict[tuple[int, str], tuple[Any, Any, CaptureError]] = {}
         self.patched = ExitStack()
         self.known: set[type] = set()
         self.telling: dict[type, bool] = {}
@@ -165,7 +166,11 @@ class Reads:
                     self.discover(value, name)
             for value in self.containers:
                 self.attributes(value, vars(value), f"a {type(value).__name__}")
-            yield
+            try:
+                yield
+            except BaseException:
+                self.take_back()
+                raise
         self.refuse_changes()
         self.warn()
 
@@ -652,8 +657,30 @@ class Reads:
             before = object.__getattribute__(obj, name)
         except AttributeError:
             before = MISSING
-        if not same(before, value):
-            raise _refused(f"{known[1]}.{name}", before, value)
+        path = f"{known[1]}.{name}"
+        if not same(before, value) and not self.lend(obj, name, before, value, path):
+            raise refusal(_about_write(path, before, value))
+
+    def lend(self, obj: Any, name: str, before: Any, value: Any, path: str) -> bool:
+        """Let an attribute of a plain object have another value for a while.
+
+        A function that sets it back before it returns (``try: … finally: …``) leaves
+        nothing behind; another one is refused at the end, with the line of the write.
+        """
+        own = fields(obj)
+        graph_state = isinstance(obj, (self.module, self.optimizer))
+        if own is None or name not in own or graph_state or self.weft_state(obj):
+            return False
+        if (id(obj), name) not in self.lent:
+            self.note(own, name, path)
+            error = CaptureError(_about_write(path, before, value))
+            self.lent[id(obj), name] = obj, before, error
+        return True
+
+    def take_back(self) -> None:
+        """Set attributes as they were, because the capture has failed."""
+        for (_, name), (obj, before, _) in self.lent.items():
+            fields(obj)[name] = before
 
     def keep(self, obj: Any, name: str, value: Any, path: str) -> None:
         """Let an attribute be set that keeps a value for later, unless it was read:
@@ -681,6 +708,10 @@ class Reads:
 
     def refuse_changes(self) -> None:
         """Refuse a function that changed what it read: later calls would not."""
+        for (_, name), (obj, before, error) in self.lent.items():
+            if not same(fields(obj).get(name, MISSING), before):
+                self.take_back()
+                raise refuse(error)
         moved = [one for one in self.hidden.values() if one.moved()]
         for one in moved:
             one.put_back()
@@ -856,10 +887,10 @@ def _moving(value: Any, path: tuple[str, ...]) -> str | None:
     return _CHANGING.get(str(home))
 
 
-def _refused(path: str, before: Any, value: Any) -> BaseException:
+def _about_write(path: str, before: Any, value: Any) -> str:
     now = "deletes it" if value is MISSING else f"sets it to {shown(value)}"
     was = "not there" if before is MISSING else shown(before)
-    return refusal(
+    return (
         f"compile: {path} is outside the function ({was}), which {now}. Later calls "
         "would not do that again; return the value and set it outside, or keep it in "
         "a tensor that is changed in place (register_buffer)"

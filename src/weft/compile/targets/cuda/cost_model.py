@@ -18,6 +18,8 @@ class Blocks:
     threads: int = 256  # of a block whose threads each take iterations of their own
     vector: int = 16  # bytes that a thread loads and stores at once
     short_row: int = 8  # elements of a row that one thread takes alone
+    loads: int = 8  # of a thread in a row: fewer would leave the memory idle
+    loads_again: int = 4  # the same, where a row is read again: more threads hide more
     least_row: int = 32  # threads of a row: a warp
     most_row: int = 512  # threads of a row: more wait for one another too long
     unknown_row: int = 256  # threads for rows whose length is an argument

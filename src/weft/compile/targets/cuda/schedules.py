@@ -92,7 +92,9 @@ def _on_threads(kernel: Kernel) -> Kernel:
     if known and len(known) == len(lengths) and max(known) <= _COST.short_row:
         return kernel
     vector = _vector(kernel, rows)
-    threads = _threads(max(known) // max(vector, 1)) if known else _COST.unknown_row
+    loads = _COST.loads if len(rows) == 1 else _COST.loads_again
+    count = max(known, default=0) // max(vector, 1) // loads
+    threads = _threads(count) if known else _COST.unknown_row
     return kernel._replace(body=_marked(kernel.body, threads, vector))
 
 
@@ -118,7 +120,7 @@ def _at_most_one(step: Any) -> bool:
 
 
 def _threads(count: int) -> int:
-    """As many threads as have something to do, in whole warps."""
+    """Whole warps, whose threads each have several loads on their way."""
     power = 1 << max(count - 1, 0).bit_length()
     return min(max(power, _COST.least_row), _COST.most_row)
 
