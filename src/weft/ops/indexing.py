@@ -517,6 +517,8 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
     except Exception:  # explained there
         return False
     written = None if type(index) is Tensor else have[region]
+    if type(written) is not np.ndarray or not np.may_share_memory(written, have):
+        written = None  # a number or a copy: any element may have changed
     (x._storage or x.storage_record).touch("setitem", region=written)
     return True
 

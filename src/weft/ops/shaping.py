@@ -265,9 +265,12 @@ def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     dims = normalize_dims("squeeze", dim, input.ndim)
     kept = tuple(n for i, n in enumerate(input.shape) if i not in dims or n != 1)
     out = reshape(input, kept)
-    if out is input and mode.capture is None:
-        return view_as(input, input)  # an object of its own, as in PyTorch
-    return out
+    if out is not input or mode.capture is not None:
+        return out
+    if mode.quick and type(input) is Tensor:  # an object of its own, as in PyTorch
+        array = input._data.view()
+        return fast_path.view(_RESHAPE, input, {"shape": kept}, array, mode.quick)
+    return view_as(input, input)
 
 
 @public(method=True, inplace=view_form("0"))
