@@ -43,7 +43,9 @@ LAPACK = "linear algebra is LAPACK's"
 FOURIER = "fast Fourier transforms are NumPy's"
 PROGRAMS = "a program inside the program, which decides at run time what to do"
 PARTS = "parts of complex numbers"
-REJECTION = ("standard_gamma", "gamma_moved", "von_mises")
+REJECTION = (
+    "standard_gamma", "gamma_moved", "von_mises", "dirichlet", "dirichlet_moved"
+)  # fmt: skip
 CALLS = {
     **dict.fromkeys(
         (

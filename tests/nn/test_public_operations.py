@@ -40,7 +40,6 @@ INSIDE = {
     "weft.ops.require": {"known", "require", "require_index"},
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
-    "weft.core.device": {"absent"},  # the error of a device that is not there
     "weft.core.mode": {"mode"},
     "weft.core.autocast": {"lowered", "widened"},  # lists of functions
     "weft.core.members": {

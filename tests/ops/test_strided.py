@@ -212,29 +212,3 @@ def test_a_module_in_channels_last():
 def test_formats_that_do_not_fit(call, error, text):
     with pytest.raises(error, match=text):
         call()
-
-
-@pytest.mark.parametrize(
-    ("view", "strides"),
-    [
-        (lambda x: x.permute(2, 0, 1), (1, 12, 4)),
-        (lambda x: x.transpose(0, 1), (4, 12, 1)),
-        (lambda x: x[:, ::2].transpose(0, 2), (1, 4, 8)),
-        (lambda x: x[:, 1], (4, 1)),
-        (lambda x: x[:1].expand(3, 3, 4), (12, 4, 1)),
-    ],
-)
-def test_a_clone_keeps_the_order_of_memory(view, strides):
-    x = weft.arange(24.0).reshape(2, 3, 4)
-    copy = view(x).clone()
-    assert copy.stride() == strides  # as in PyTorch
-    assert copy.equal(view(x))
-    assert view(x).clone(memory_format=weft.contiguous_format).is_contiguous()
-    assert view(x).contiguous().is_contiguous()
-
-
-def test_gradients_of_a_clone_that_keeps_the_order():
-    x = weft.arange(6.0).reshape(2, 3).requires_grad_()
-    weights = weft.arange(6.0).reshape(3, 2)
-    (x.t().clone() * weights).sum().backward()
-    assert x.grad.equal(weights.t())

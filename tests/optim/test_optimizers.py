@@ -685,7 +685,7 @@ MISTAKES = {
     ),
     "a strange file": (
         lambda: optim.SGD([leaf()]).load_state_dict({"a": 1}),
-        DTypeError,
+        KeyError,
         "expected a dictionary with 'state' and 'param_groups'.*'a'",
     ),
 }

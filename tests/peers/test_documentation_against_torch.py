@@ -19,7 +19,6 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 import weft
 import weft.distributions
@@ -27,6 +26,8 @@ import weft.fft
 import weft.signal.windows
 import weft.special
 from weft import naming
+
+torch = pytest.importorskip("torch")
 
 MODULES = (
     "torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.nn.init",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import weft
 from weft import naming
+
+torch = pytest.importorskip("torch")
 
 RNG = np.random.default_rng(0)
 SHAPES = [

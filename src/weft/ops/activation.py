@@ -17,9 +17,14 @@ def _where_positive(g: Any, out: Tensor) -> Any:
     return where_op(out > 0, g, zeros_like(g))
 
 
+def _positive_part(x: Any) -> Any:
+    # of two zeros, NumPy takes the first in float16 and the second elsewhere
+    return np.maximum(0, x) if x.dtype.char == "e" else np.maximum(x, 0)
+
+
 relu = unary(
     "relu",
-    lambda x: np.maximum(x, 0),
+    _positive_part,
     accepts="real number",
     vjp={"x": _where_positive},
     jvp={"x": lambda t, out: _where_positive(t, out)},

@@ -9,17 +9,11 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.lowering import SAME, Pointwise
-from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError
 from weft.ops.elementwise import elementwise_batch, samples_in
-from weft.ops.memory_format import (
-    check_format,
-    contiguous_format,
-    laid_out,
-    preserve_format,
-)
+from weft.ops.memory_format import check_format, contiguous_format, laid_out
 from weft.ops.public import public
 
 # -- cast
@@ -65,8 +59,8 @@ clone_op: Op = define(
     "clone",
     inputs="x",
     lower=SAME,
-    eval=lambda x, *, order="C": x.copy(order) if type(x) is np.ndarray else x,
-    type=lambda x, *, order="C": x,
+    eval=lambda x: x.copy(order="C") if type(x) is np.ndarray else x,
+    type=lambda x: x,
     elementwise=True,
     vjp={"x": lambda g: g},
     linear=True,
@@ -78,8 +72,7 @@ clone_op: Op = define(
 
 @public(method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy that gradients flow through, in the input's order of memory unless a
-    format is given.
+    """A copy that gradients flow through, contiguous unless a format is given.
 
     >>> x = weft.ones(2)
     >>> x.clone().add_(1)
@@ -87,18 +80,13 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     >>> x
     tensor([1., 1.])
     """
-    if memory_format not in (None, preserve_format):
+    if memory_format is not None:
         form = check_format("clone", memory_format)
         return laid_out("clone", input, form, copy=True)
     if not isinstance(input, Tensor):
         kind = type(input).__name__
         raise DTypeError(f"clone: expected `input` to be a tensor, got {kind}")
-    params = {}
-    if type(input) is Tensor and mode.taker is None:  # a program's values lie in order
-        array = input._data
-        if not array.flags.c_contiguous and 0 not in array.strides:
-            params = {"order": "K"}
-    return bind(clone_op, (input,), params)
+    return bind(clone_op, (input,), {})
 
 
 alias_op: Op = define(
@@ -128,7 +116,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         return laid_out("contiguous", input, check_format("contiguous", memory_format))
     array = input.layout_array()
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
-        return clone_op(input)
+        return clone(input)
     return input.in_order()
 
 
