@@ -344,12 +344,9 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     >>> weft.polygamma(1, weft.tensor([1.0, 2.0]))
     tensor([1.6449, 0.6449])
     """
-    if isinstance(n, Tensor) or not isinstance(n, int):
-        raise DTypeError(f"polygamma: expected n to be an int of at least 0, got {n!r}")
-    if n < 0:
-        raise ArgumentError(
-            f"polygamma: expected n to be an int of at least 0, got {n}"
-        )
+    if isinstance(n, Tensor) or not isinstance(n, int) or n < 0:
+        error = ArgumentError if isinstance(n, int) else DTypeError
+        raise error(f"polygamma: expected n to be an int of at least 0, got {n!r}")
     if n > 120:
         raise ArgumentError(
             f"polygamma: expected n of at most 120, got {n}: larger ones overflow"
