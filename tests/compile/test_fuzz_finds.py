@@ -591,6 +591,27 @@ def test_a_reshape_is_a_view_where_it_eagerly_is(fn):
     assert all(w == "other arguments: x lies in memory in another way" for w in whys)
 
 
+def test_a_copy_that_is_a_view_eagerly_is_refused_when_written():
+    def program(x):
+        y = x.T + 1
+        flat = y.T.reshape(-1)  # a view of y eagerly: y has the layout of x.T
+        flat.add_(10)
+        return y * 1
+
+    with pytest.raises(weft.graph.CaptureError, match=r"depends on.*add_\(\)"):
+        weft.compile(program)(weft.arange(6.0).reshape(2, 3))
+
+
+def test_a_copy_whose_base_is_gone_may_be_written():
+    def program(x):
+        flat = (x.T + 1).T.reshape(-1)
+        flat.add_(10)
+        return flat
+
+    x = weft.arange(6.0).reshape(2, 3)
+    assert weft.compile(program)(x).tolist() == program(x).tolist()
+
+
 def test_layouts_do_not_matter_to_programs_that_change_nothing():
     compiled = weft.compile(lambda x: x.reshape(-1) + 1)
     compiled(weft.ones(2, 3)), compiled(weft.ones(3, 2).T)

@@ -8,6 +8,7 @@ tensors is written to or both are results: such programs are refused.
     y = x.T + 1             y has the layout of x.T, or is contiguous
     z = y.reshape(-1)       a copy of y, or a view
     z.add_(1)               refused, if y is still there
+    y.T.reshape(-1)         a view of y, or a copy: the same the other way round
 """
 
 from __future__ import annotations
@@ -29,11 +30,17 @@ class Layouts:
     def __init__(self) -> None:
         self.transposed: set[Node] = set()  # arguments and variables that are
         self.pairs: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
+        self.copies: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
 
     def note(self, base: Any, view: Any) -> None:
         """Note a reshape that is a view here, if it may be a copy eagerly."""
         if self.is_unknown(base):
             self.pairs.append((weakref.ref(base), weakref.ref(view)))
+
+    def note_copy(self, base: Any, copy: Any) -> None:
+        """Note a reshape that is a copy here, if it may be a view eagerly."""
+        if self.is_unknown(base):
+            self.copies.append((weakref.ref(origin(base)[0]), weakref.ref(copy)))
 
     def is_unknown(self, symbol: Any) -> bool:
         """Whether a symbol's memory may eagerly have another layout."""
@@ -58,6 +65,7 @@ class Layouts:
 
     def check_write(self, tensor: Any, name: str) -> None:
         """Refuse a write that the other tensor of a pair may see or not."""
+        self._check_copies(tensor, name)
         self.pairs = [p for p in self.pairs if all(r() is not None for r in p)]
         for base_ref, view_ref in self.pairs:
             base, view = base_ref(), view_ref()
@@ -72,6 +80,14 @@ class Layouts:
             if not _goes_through(tensor, view) or len(inside) < len(views) or held:
                 raise _unknown(name, f"before {name}()")
 
+    def _check_copies(self, tensor: Any, name: str) -> None:
+        self.copies = [p for p in self.copies if all(r() is not None for r in p)]
+        for root_ref, copy_ref in self.copies:
+            root, copy = root_ref(), copy_ref()
+            written = origin(tensor)[0]
+            if written is root or written is origin(copy)[0]:
+                raise _unknown(name, f"before {name}()")
+
     def check_results(self, root: Any) -> None:
         """Refuse results that may share memory or not."""
         for base_ref, view_ref in self.pairs:
@@ -81,7 +97,9 @@ class Layouts:
 
 
 def _is_row_major(node: Node) -> bool:
-    """Whether a value is contiguous eagerly too: products of matrices always are."""
+    """Whether a value is contiguous eagerly too: clones and matrix products are."""
+    if node.op is find_op("clone"):
+        return True
     return node.op is find_op("matmul") and len(node.type.shape) == 2
 
 

@@ -279,9 +279,12 @@ class Capture(Building):
     def taken_for_view(self, base: Symbol, view: Symbol) -> None:
         self.orders.note(base, view)
 
+    def taken_for_copy(self, base: Symbol, copy: Symbol) -> None:
+        self.orders.note_copy(base, copy)
+
     def change(self, tensor: Tensor, name: str) -> None:
         super().change(tensor, name)
-        if self.orders.pairs:
+        if self.orders.pairs or self.orders.copies:
             self.orders.check_write(tensor, name)
 
     def freeze(self, tensor: Tensor) -> None:

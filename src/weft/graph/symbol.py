@@ -135,9 +135,9 @@ class Symbol(Tracer):
         try:
             found = array is None or base._shown(array, ((op, params),)) is not None
         except ValueError:
-            return False
-        if found:
-            self._interpreter.taken_for_view(base, self)
+            found = False
+        note = self._interpreter
+        (note.taken_for_view if found else note.taken_for_copy)(base, self)
         return found
 
     def layout_array(self) -> Any:
@@ -330,6 +330,9 @@ class Building(Interpreter):
 
     def taken_for_view(self, base: Symbol, view: Symbol) -> None:
         """Note that a reshape made a view, because values are contiguous."""
+
+    def taken_for_copy(self, base: Symbol, copy: Symbol) -> None:
+        """Note that a reshape made a copy, because values are contiguous."""
 
     def text_of(self, symbol: Symbol, spec: str) -> str:
         """A symbol in a text."""
