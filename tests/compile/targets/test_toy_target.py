@@ -9,11 +9,10 @@ import pathlib
 import numpy as np
 import pytest
 import toy_target
-from on_device import flat, runs, same
+from on_device import check_compiled, rounding, runs, same, small, train
 from toy_target import Buffer, LoopDevice, LoopTarget
 
 import weft
-from weft import nn, optim
 from weft.compile.program.steps import KernelLaunch
 from weft.compile.targets import Target
 from weft.core.op import all_ops, find_op
@@ -23,11 +22,6 @@ from weft.core.op import all_ops, find_op
 def loops():
     yield weft.register_device(LoopDevice())
     weft.unregister_device("loops:0")
-
-
-def small(sample):
-    arrays = [a for a in sample.args if isinstance(a, (np.ndarray, np.generic))]
-    return arrays and sum(np.size(a) for a in arrays) <= 200
 
 
 def test_the_target_is_complete_and_short():
@@ -48,37 +42,7 @@ def test_every_operator_eagerly(name, loops, rng):
 
 @pytest.mark.parametrize("name", [op.name for op in all_ops()])
 def test_every_operator_compiled(name, loops, rng):
-    op = find_op(name)
-    samples = list(filter(small, op.samples(rng)))[:2]
-
-    def gradients(*tensors):
-        values = iter(tensors)
-        args = [next(values) if t else a for t, a in given]
-        out = op(*args, **sample.params)
-        inexact = [o for o in flat(out) if o.dtype.is_inexact]
-        leaves = [t for t in tensors if t.requires_grad]
-        wanted = [o for o in inexact if o.requires_grad]
-        grads = ()
-        if wanted:
-            total = sum((o * o.abs()).sum().abs() for o in wanted)
-            grads = weft.autograd.grad(total, leaves, materialize_grads=True)
-        return tuple(flat(out)), tuple(grads)
-
-    for sample in samples:
-        given = [(isinstance(a, (np.ndarray, np.generic)), a) for a in sample.args]
-        here = [weft.tensor(a) for t, a in given if t]
-        there = [x.to(loops) for x in here]
-        for x in (*here, *there):
-            x.requires_grad_(x.dtype.is_inexact)
-        try:
-            want = gradients(*here)
-        except weft.errors.WeftError:
-            continue  # no second operator for what it gives
-        try:
-            found = weft.compile(gradients)(*there)
-        except weft.graph.CaptureError:  # whose result depends on values
-            continue
-        same(found, want, loops, close=1e-12)
+    check_compiled(find_op(name), loops, rng, rounding)
 
 
 def test_kernels_of_loops_do_the_work(loops):
@@ -91,32 +55,12 @@ def test_kernels_of_loops_do_the_work(loops):
     assert isinstance(step(x)._data, Buffer)
 
 
-def train(device, compiled):
-    weft.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Dropout(0.1), nn.Linear(8, 3))
-    model = model.to(device)
-    optimizer = optim.AdamW(model.parameters(), lr=0.05)
-    x = weft.randn(12, 4).to(device)
-    y = weft.randint(0, 3, (12,)).to(device)
-
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    step = weft.compile(step) if compiled else step
-    losses = [step(x, y).item() for _ in range(8)]
-    assert all(p.device is weft.device(device) for p in model.parameters())
-    return losses
-
-
 def test_a_network_trains_there_eagerly_and_compiled(loops):
-    want = train("cpu", compiled=False)
+    want, _ = train("cpu", compiled=False, dropout=0.1)
     assert want[-1] < want[0]
     for compiled in (False, True):
-        np.testing.assert_allclose(train(loops, compiled), want, rtol=1e-5)
+        losses, _ = train(loops, compiled, dropout=0.1)
+        np.testing.assert_allclose(losses, want, rtol=1e-5)
 
 
 def test_compiled_functions_are_part_of_the_tape(loops):

@@ -6,11 +6,11 @@ Tests on a real GPU skip where there is none.
 
 import numpy as np
 import pytest
-from on_device import flat, rounding, runs, same
+from on_device import check_compiled, rounding, runs, same, small, train
 from simulated_gpu import simulated_gpu
 
 import weft
-from weft import nn, optim
+from weft import nn
 from weft.compile.program.steps import HostCall
 from weft.core.op import all_ops, find_op
 from weft.runtime.device_memory import DeviceArray
@@ -31,11 +31,6 @@ def gpu(request):
     weft.unregister_device("gpu:0")
 
 
-def small(sample):
-    arrays = [a for a in sample.args if isinstance(a, (np.ndarray, np.generic))]
-    return arrays and sum(np.size(a) for a in arrays) <= 200
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_operator_eagerly(name, gpu, rng):
     op = find_op(name)
@@ -47,63 +42,14 @@ def test_every_operator_eagerly(name, gpu, rng):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_operator_compiled(name, gpu, rng):
-    op = find_op(name)
-
-    def gradients(*tensors):
-        values = iter(tensors)
-        args = [next(values) if t else a for t, a in given]
-        out = op(*args, **sample.params)
-        wanted = [o for o in flat(out) if o.dtype.is_inexact and o.requires_grad]
-        leaves = [t for t in tensors if t.requires_grad]
-        grads = ()
-        if wanted:
-            total = sum((o * o.abs()).sum().abs() for o in wanted)
-            grads = weft.autograd.grad(total, leaves, materialize_grads=True)
-        return tuple(flat(out)), tuple(grads)
-
-    for sample in list(filter(small, op.samples(rng)))[:2]:
-        given = [(isinstance(a, (np.ndarray, np.generic)), a) for a in sample.args]
-        here = [weft.tensor(a) for t, a in given if t]
-        there = [x.to(gpu) for x in here]
-        for x in (*here, *there):
-            x.requires_grad_(x.dtype.is_inexact)
-        try:
-            want = gradients(*here)
-        except weft.errors.WeftError:
-            continue  # no second operator for what it gives
-        try:
-            found = weft.compile(gradients)(*there)
-        except weft.graph.CaptureError:  # whose result depends on values
-            continue
-        same(found, want, gpu, close=rounding(gpu, want))
-
-
-def train(device, compiled, steps=8):
-    weft.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
-    model = model.to(device)
-    optimizer = optim.AdamW(model.parameters(), lr=0.05)
-    x = weft.randn(12, 4).to(device)
-    y = weft.randint(0, 3, (12,)).to(device)
-
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    step = weft.compile(step) if compiled else step
-    losses = [step(x, y).item() for _ in range(steps)]
-    assert all(p.device is weft.device(device) for p in model.parameters())
-    return losses, step
+    check_compiled(find_op(name), gpu, rng, rounding)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_network_trains(gpu, compiled):
-    want, _ = train("cpu", compiled=False)
+    want, _ = train("cpu", compiled=False, dropout=0.1)
     assert want[-1] < want[0]
-    found, step = train(gpu, compiled)
+    found, step = train(gpu, compiled, dropout=0.1)
     np.testing.assert_allclose(found, want, rtol=1e-5)
     if compiled:
         steps = step.latest.lowered.steps
