@@ -112,8 +112,7 @@ _REASONS = {
     "torch.masked.*asked*": "PyTorch calls it a prototype; use where, and the "
     "functions of torch.masked",
     "torch.nested*": "pad the sequences and pass a mask, or use torch.nn.utils.rnn",
-    "torch.cuda.*": "there is no GPU; torch.cuda.is_available() is False, so guard the "
-    "call with it",
+    "torch.cuda.*": "GPUs have one queue and one allocator here; see docs/gpu.md",
     "torch.xpu.*": "there is no XPU; torch.xpu.is_available() is False",
     "torch.mps.*": "there is no MPS device; torch.backends.mps.is_available() is False",
     "torch.mtia.*": "there is no MTIA device; torch.mtia.is_available() is False",
