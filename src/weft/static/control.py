@@ -113,7 +113,7 @@ def _like(leaf: Any, value: Any) -> Any:
 
 
 class _State:
-    """What building a loop may add to the graph, so that it can be undone."""
+    """The additions of a loop to its graph, so that they can be undone."""
 
     def __init__(self) -> None:
         self.graph = graph = get_default_graph()

@@ -22,7 +22,7 @@ from weft.static.variable import (
 
 
 class SessionRunArgs(NamedTuple):
-    """What a hook wants to be fetched and fed beside what the program does.
+    """The values that a hook wants to be fetched and fed beside what the program does.
 
     >>> weft.static.train.SessionRunArgs("loss").feed_dict is None
     True
@@ -34,7 +34,7 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What a hook's fetches were.
+    """The values of a hook's fetches.
 
     >>> weft.static.train.SessionRunValues([1.0]).results
     [1.0]

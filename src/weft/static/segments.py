@@ -46,7 +46,7 @@ def _segments(name: str, text: str, kind: str) -> Any:
 
 
 def _starts(dtype: Any) -> dict[str, Any]:
-    """What an empty segment has."""
+    """The value of an empty segment."""
     info: Any = np.finfo(dtype.np) if dtype.is_inexact else np.iinfo(dtype.np)
     ends = [n.item() if isinstance(n, np.generic) else n for n in (info.min, info.max)]
     return {"sum": 0, "prod": 1, "amax": ends[0], "amin": ends[1]}

@@ -76,6 +76,11 @@ def test_kernels_with_much_scratch_memory_are_left_to_the_host(gpu):
     assert "scratch memory" in " ".join(order.latest.lowered.refused.values())
 
 
+def test_old_gpus_are_refused():
+    with pytest.raises(weft.errors.DeviceError, match=r"8\.0 or newer, got 7\.5"):
+        ptx.gpu_isa((7, 5))
+
+
 def test_sizes_of_blocks_waste_at_most_an_eighth():
     for nbytes in range(1, 1 << 16, 37):
         assert nbytes <= rounded(nbytes) <= max(512, nbytes + nbytes // 8 + 512)

@@ -11,7 +11,13 @@ from llvmlite import ir
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import Kernel
 from weft.compile.lower.deduplicate import KernelTable
-from weft.compile.targets.cuda.copying import copy_arguments, copy_name, emit_copies
+from weft.compile.targets.cuda.copying import (
+    ITEMS,
+    RANKS,
+    copy_arguments,
+    copy_name,
+    emit_copies,
+)
 from weft.compile.targets.cuda.cost_model import COST
 from weft.compile.targets.cuda.gemm import emit_product
 from weft.compile.targets.cuda.kernel import emit_kernel
@@ -78,8 +84,6 @@ class SharedCode:
 
     @functools.cached_property
     def _copies(self) -> dict[str, Any]:
-        from weft.compile.targets.cuda.copying import ITEMS, RANKS
-
         names = [copy_name(item, rank) for item in ITEMS for rank in RANKS]
         return self._loaded("copies", emit_copies, names)
 
@@ -123,7 +127,6 @@ class Code:
     def __init__(self, table: KernelTable, shared: SharedCode) -> None:
         self.table, self.shared = table, shared
         self.copied = shared.copied
-        self._texts: list[tuple[list[Kernel], bool]] = []
         self._functions: dict[Any, Function] = {}
 
     def add(self, kernels: Iterable[Kernel], *, aligned: bool = True) -> None:

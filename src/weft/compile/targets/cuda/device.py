@@ -177,7 +177,7 @@ class AcceleratorDevice(Device):
         return feeds, patterns
 
     def _pattern(self, a: DeviceArray) -> tuple[DeviceArray, Pattern]:
-        """What an array is a view of, and that view: broadcast, transposed or none."""
+        """The base of an array, and its view of that: broadcast, transposed or none."""
         if a.contiguous:
             return a, Pattern(a.dtype, a.shape, None, None)
         outline = a.outline

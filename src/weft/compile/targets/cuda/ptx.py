@@ -15,6 +15,7 @@ from llvmlite import ir
 from weft.compile.emit.isa import Isa
 from weft.compile.program.compiler_version import sources
 from weft.compile.program.phases import count_module, phase
+from weft.errors import DeviceError
 from weft.runtime.cpu import kernel_cache
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -24,6 +25,11 @@ NEWEST = (9, 0)
 
 def gpu_isa(capability: tuple[int, int]) -> Isa:
     """The instruction set of a compute capability, such as (9, 0)."""
+    if capability < OLDEST:
+        have, least = (".".join(map(str, c)) for c in (capability, OLDEST))
+        raise DeviceError(
+            f"cuda: expected a GPU of compute capability {least} or newer, got {have}"
+        )
     major, minor = min(capability, NEWEST)
     return Isa(TRIPLE, f"sm_{major}{minor}", "+ptx80", 128)
 
