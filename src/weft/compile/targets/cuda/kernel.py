@@ -14,8 +14,9 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft import dtype as dtypes
 from weft.compile.emit import scalar
-from weft.compile.emit.control_flow import I1, I32, I64, VOID, i64, loop, when
+from weft.compile.emit.control_flow import F32, I1, I32, I64, VOID, i64, loop, when
 from weft.compile.emit.isa import Isa
 from weft.compile.emit.kernel import KernelEmitter, pointer_to
 from weft.compile.loop.ir import (
@@ -32,6 +33,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.lower.values import identity
 from weft.compile.targets.cuda.cost_model import COST
+from weft.dtype import DType
 
 WARP = 32
 _ALIGN = COST.blocks.vector
@@ -67,6 +69,15 @@ def barrier(b: Any) -> None:
         b.module, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.FunctionType(VOID, [I32])
     )
     b.call(wait, [ir.Constant(I32, 0)])
+
+
+def narrowed(b: Any, value: Any, dtype: DType, isa: Isa) -> Any:
+    """The pattern of a half type's number, by the GPU's own conversions."""
+    if dtype is not dtypes.bfloat16:
+        return scalar.narrowed(b, value, dtype, native=isa.converts_half)
+    kind = ir.FunctionType(ir.IntType(16), [F32])
+    convert = ir.InlineAsm(kind, "cvt.rn.bf16.f32 $0, $1;", "=h,f", side_effect=False)
+    return b.call(convert, [value], attrs=("readnone", "nounwind"))
 
 
 def shared_memory(module: ir.Module, name: str, element: Any, count: int) -> Any:
@@ -247,6 +258,9 @@ class _Emitter(KernelEmitter):
         self.cache.clear()
         if self.shared:
             barrier(self.b)
+
+    def _narrowed(self, value: Any, dtype: Any) -> Any:
+        return narrowed(self.b, value, dtype, self.isa)
 
     # -- totals of threads
 
