@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from weft import dtype as dtypes
 from weft.compile.emit import scalar
-from weft.compile.emit.control_flow import F32, I1, I32, I64, VOID, i64, loop, when
+from weft.compile.emit.control_flow import I1, I32, I64, VOID, i64, loop, when
 from weft.compile.emit.isa import Isa
 from weft.compile.emit.kernel import KernelEmitter, pointer_to
 from weft.compile.loop.ir import (
@@ -75,9 +75,22 @@ def narrowed(b: Any, value: Any, dtype: DType, isa: Isa) -> Any:
     """The pattern of a half type's number, by the GPU's own conversions."""
     if dtype is not dtypes.bfloat16:
         return scalar.narrowed(b, value, dtype, native=isa.converts_half)
-    kind = ir.FunctionType(ir.IntType(16), [F32])
-    convert = ir.InlineAsm(kind, "cvt.rn.bf16.f32 $0, $1;", "=h,f", side_effect=False)
-    return b.call(convert, [value], attrs=("readnone", "nounwind"))
+    return b.bitcast(b.fptrunc(value, _BFloat()), ir.IntType(16))
+
+
+class _BFloat(ir.Type):
+    """LLVM's bfloat16, which llvmlite does not know."""
+
+    intrinsic_name = "bf16"
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
 
 
 def shared_memory(module: ir.Module, name: str, element: Any, count: int) -> Any:
