@@ -200,7 +200,11 @@ def _unrolled(body: list[Any]) -> list[Any]:
     """Short rows without a branch, so that neighbours are read at once."""
     stmts = []
     for stmt in body:
-        if isinstance(stmt, For) and _is_row(stmt) and not isinstance(stmt.extent, Size):
+        if (
+            isinstance(stmt, For)
+            and _is_row(stmt)
+            and not isinstance(stmt.extent, Size)
+        ):
             stmt = stmt._replace(vector=stmt.extent)
         elif isinstance(stmt, (For, When)):
             stmt = stmt._replace(body=_unrolled(stmt.body))
