@@ -125,7 +125,9 @@ def attention(torch):
                 times.append(milliseconds(alone, *events(module)))
             whole = functools.partial(both, *given, g)
             times.append(milliseconds(whole, *events(module)))
-        errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(*results)]
+        errors = [
+            np.abs(a - b).max() / np.abs(b).max() for a, b in zip(*results, strict=True)
+        ]
         *lead, rows, width = shape
         rate = 2e-9 * np.prod(lead) * rows * rows * width
         rates = [rate / times[0], 3.5 * rate / times[1]]

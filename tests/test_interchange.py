@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import dlpack
+from weft import dlpack, interchange, numpy_protocol
 from weft import dtype as dtypes
-from weft import interchange, numpy_protocol
 from weft.errors import AutogradError
 
 RNG = np.random.default_rng(11)

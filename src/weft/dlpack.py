@@ -195,8 +195,8 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype:
         return np.dtype(dtypes.bfloat16.np)
     if lanes != 1 or code not in kinds or bits % 8:
         raise ExportError(
-            f"from_dlpack: expected numbers of a type that tensors have, got code {code} "
-            f"of {bits} bits in {lanes} lanes"
+            f"from_dlpack: expected numbers of a type that tensors have, got code "
+            f"{code} of {bits} bits in {lanes} lanes"
         )
     try:
         found = np.dtype(f"{kinds[code]}{bits // 8}")

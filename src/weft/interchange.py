@@ -156,8 +156,8 @@ def _bfloat16_of(x: Any) -> np.ndarray | None:
 def _on_gpu(x: Any, kind: int, number: int) -> Tensor:
     if kind != dlpack.CUDA:
         raise ExportError(
-            f"from_dlpack: expected memory of the CPU or of an NVIDIA GPU, got DLPack's "
-            f"device ({kind}, {number})"
+            f"from_dlpack: expected memory of the CPU or of an NVIDIA GPU, got "
+            f"DLPack's device ({kind}, {number})"
         )
     device: Any = find_device(f"cuda:{number}")
     if not hasattr(device, "pool"):

@@ -83,8 +83,8 @@ def get_deterministic_debug_mode() -> int:
 def set_float32_matmul_precision(precision: str) -> None:
     """The least precision of float32 products.
 
-    On GPUs, products with ``"high"`` or ``"medium"`` round their operands to TF32, which
-    has the range of float32 and 10 bits of fraction. CPUs compute in full float32.
+    On GPUs, products with ``"high"`` or ``"medium"`` round their operands to TF32,
+    which has the range of float32 and 10 bits of fraction. CPUs compute in float32.
 
     >>> weft.set_float32_matmul_precision("high")
     >>> weft.get_float32_matmul_precision()

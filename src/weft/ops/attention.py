@@ -14,8 +14,8 @@ Here both are composed, for reference; compiled programs compute the scores in b
 Operands are (..., rows, features) with equal leading axes. A mask of the scores' shape
 comes last: numbers are added, truth values say who takes part. ``causal`` hides keys
 behind a query: row i sees keys 0 to i. A row that sees nobody gives zeros, or NaN as
-softmax does if ``zeros`` is False. Half types are computed in float32, which ``lse`` and
-``delta`` have too: rounded, they would shift all weights of a row.
+softmax does if ``zeros`` is False. Half types are computed in float32, which ``lse``
+and ``delta`` have too: rounded, they would shift all weights of a row.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from weft.compile.tuning import seconds_of, tuned
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten
-from weft.core.tensor import Tensor
+from weft.core.tensor import DeviceTensor, Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError, DTypeError, SharedMemoryError, shorten
 from weft.graph.capture import apply_undone
@@ -163,11 +163,12 @@ class CompiledFunction:
         """
         kinds, arrays = [], []
         for x in args:
-            if type(x) is not Tensor or x._interpreter is not None:
+            if type(x) not in _TENSORS or x._interpreter is not None:
                 return None, []
-            array = x.to_host()
+            array = x._data
             arrays.append(array)
-            kinds.append((array.shape, array.dtype, array.strides, x._node is None))
+            strides = getattr(array, "strides", None)
+            kinds.append((array.shape, array.dtype, strides, x._node is None, x.device))
         return (tuple(kinds), _settings()), arrays
 
     def _slowly(self, exact: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -392,6 +393,9 @@ def function_of(value: Any) -> CompiledFunction | None:
     if isinstance(value, CompiledFunction):
         return value
     return value._function if hasattr(type(value), "_function") else None
+
+
+_TENSORS = (Tensor, DeviceTensor)  # and none of a subclass
 
 
 def _settings() -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ Tests on a real GPU skip where there is none.
 import numpy as np
 import pytest
 from on_device import check_compiled, rounding, runs, same, small, train
+from simulated_gpu import simulated_gpu
 
 import weft
 from weft import nn

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from simulated_gpu import simulated_gpu
@@ -15,6 +16,14 @@ from weft.core.op import all_ops
 from weft.runtime.device_memory import Pool, rounded
 
 F = nn.functional
+PROGRAMS = {  # a function and the shapes of its arguments
+    "elements": (lambda x, y: x * y + 1, (16, 16), (16, 16)),
+    "rows": (lambda x: x - x.mean(1, keepdim=True), (8, 256)),
+    "columns": (lambda x: x.sum(0), (8, 100)),
+    "scatter": (
+        lambda x, y: x.index_add(0, (y[:, 0] * 0).long(), y), (4, 64), (3, 64)
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -96,6 +105,20 @@ def test_kernels_with_much_scratch_memory_are_left_to_the_host(gpu):
         order(x).cpu().numpy(), x.cpu().sort(1).values.numpy()
     )
     assert "scratch memory" in " ".join(order.latest.lowered.refused.values())
+
+
+@pytest.mark.skipif(
+    llvm.llvm_version_info != (22, 1, 0), reason="another LLVM writes other PTX"
+)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_ptx_is_what_it_was(gpu, golden, name):
+    """Look at what has changed, and store it: ``pytest --update-golden``."""
+    fn, *shapes = PROGRAMS[name]
+    found = [
+        f"{kernel}\n\n{gpu.target.assembly(kernel)}"
+        for kernel in kernels(gpu, fn, *shapes)
+    ]
+    golden(f"ptx/{name}", "\n".join(found).replace("\t", "    ").strip())
 
 
 def test_old_gpus_are_refused():

@@ -197,7 +197,7 @@ class _Kernel:
 
     @contextmanager
     def walk(self, names: Sequence[str]) -> Any:
-        """The loop over other rows; gives their first, their tiles and their numbers."""
+        """The loop over other rows: the first of a step, its tiles and its numbers."""
         b, form, step = self.b, self.form, self.shape.step
         start: Any = Value(b, I64(0))
         stop = self._divided(self.limit + (step - 1), step)

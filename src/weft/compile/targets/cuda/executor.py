@@ -267,15 +267,13 @@ class Executor:
         self, feeds: Sequence[Any], held: Sequence[Any]
     ) -> tuple[dict[Node, Any], dict[str, Any]]:
         """Values that no step computes, by node; and memory for outputs."""
-        layout = self.layout
         feeds, held = self._staged(feeds, held)
         if len(held) != len(self.bound) or not all(map(operator.is_, held, self.bound)):
             self._bind(held)
         values, changed = dict(self.known), dict(self.moved)
-        for variable, node in self.written_only:
-            array = self._empty(node)
-            values[node] = changed[variable.name] = array
-            self.addresses[layout.slot_of[variable]] = array.address
+        for name, node, slot, shape, dtype in self.written_only:
+            values[node] = changed[name] = array = self.pool.empty(shape, dtype)
+            self.addresses[slot] = array.address
         for node, slot, array in zip(
             self.graph.inputs, self.input_slots, feeds, strict=True
         ):
@@ -315,7 +313,10 @@ class Executor:
             if variable in memory:
                 self.known[node] = memory[variable]
             else:
-                self.written_only.append((variable, node))
+                slot = layout.slot_of[variable]
+                shape = resolve(node.shape, self.sizes)
+                one = (variable.name, node, slot, shape, node.dtype.np)
+                self.written_only.append(one)
         for variable, array in memory.items():
             if variable in layout.slot_of:
                 self.addresses[layout.slot_of[variable]] = array.address
@@ -350,9 +351,6 @@ class Executor:
                 self.staged[k] = bits, place
             arrays[k] = place
         return arrays[: len(feeds)], arrays[len(feeds) :]
-
-    def _empty(self, node: Node) -> DeviceArray:
-        return self.pool.empty(resolve(node.shape, self.sizes), node.dtype.np)
 
     def _own(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy."""

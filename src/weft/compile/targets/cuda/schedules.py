@@ -266,7 +266,7 @@ def _looking_ahead(body: list[Any], threads: int) -> list[Any]:
 
 
 def _seeks(loop: For) -> bool:
-    """Whether a loop only does something where a condition holds that it does not change."""
+    """Whether a loop does something only where a condition holds, and keeps that."""
     *lets, last = loop.body
     if not isinstance(last, When) or not all(isinstance(s, Let) for s in lets):
         return False

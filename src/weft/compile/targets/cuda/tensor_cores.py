@@ -1,7 +1,7 @@
 """Tensor cores, and the copies that feed them: instructions of PTX as functions.
 
 A warp multiplies matrices of 16 x 16 and 16 x 8 half-precision numbers, and adds the
-product to 16 x 8 float32 sums. Each of its 32 threads holds a part of them in registers:
+product to 16 x 8 float32 sums. Each of its 32 threads has a part of them in registers:
 with ``row = lane // 4`` and ``pair = 2 * (lane % 4)``,
 
     sums    (row, pair), (row, pair + 1), (row + 8, pair), (row + 8, pair + 1)
