@@ -47,6 +47,8 @@ class Loops:
     jammed_operations: int = 4  # at most, of a loop that waits for memory
     scalar_moves: int = 8  # elements that a loop of moves is unrolled to: no vectors
     totals: tuple[int, ...] = (64, 32, 16)  # of one sum, side by side; decides rounding
+    shared_quotient: int = 4  # iterations with one quotient that are written out
+    stride: int = 4  # elements from one to the next that vectors are shuffled for
     least_run: int = 16  # elements of a contiguous run that is worth its own loop
 
 
