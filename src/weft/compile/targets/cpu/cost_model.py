@@ -199,15 +199,17 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Convolutions with 3x3 kernels by tiles of 2x2 results."""
+    """Convolutions with 3x3 and 5x5 kernels by tiles of 2x2 results."""
 
     least_channels: int = 16  # fewer are not worth the transforms
     least_tiles: int = 12  # fewer fill no vector
-    tiles: int = 128  # of a task, which take 16 numbers each
+    tiles: int = 128  # of a task, which take 16 numbers each; half of 5x5 kernels'
     block: int = 128  # channels summed at a time; decides rounding
     weight_rows: int = 126  # channels of x in a task of the weights' gradient
     weight_columns: int = 256  # channels of y in such a task
     weight_block: int = 128  # tiles summed at a time; decides rounding
+    wide_block: int = 32  # the same for 5x5 kernels, whose tiles take 49 numbers
+    wide_channels: int = 32  # for whose gradient fewer are not worth the transforms
 
 
 @dataclass(frozen=True)
