@@ -85,8 +85,8 @@ REASONS = {
 
 # of every other name in a namespace
 OTHERS = {
-    "contrib.seq2seq": "decoders and attention are not here, by choice; write them over "
-    "nn.dynamic_rnn's outputs and while_loop",
+    "contrib.seq2seq": "decoders and attention are not here, by choice; write them "
+    "over nn.dynamic_rnn's outputs and while_loop",
 }
 
 
