@@ -288,3 +288,36 @@ I = weft.zeros(2, 4, 6, 6).long()  # noqa: E741
 def test_mistakes_say_what_was_expected(call, kind, words):
     with pytest.raises(kind, match=re.escape(words)):
         call()
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "ceil_mode"),
+    [
+        ((2, 3, 8, 28), 2, 2, 0, False),
+        ((1, 2, 7, 9), 2, 2, 1, True),  # windows over the edge, and rows in none
+        ((2, 2, 9, 10), (1, 2), (2, 3), 0, False),  # elements between windows
+    ],
+)
+def test_windows_side_by_side_give_their_gradient_to_the_element_they_picked(
+    shape, kernel, stride, padding, ceil_mode
+):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, shape).astype(np.float32)  # many are equal
+    x[0, 0, 0, 1], x[0, 1, 1, 0] = np.nan, -np.inf
+    pooled, index = F.max_pool2d(
+        weft.tensor(x), kernel, stride, padding, 1, ceil_mode, return_indices=True
+    )
+    g = rng.standard_normal(pooled.shape).astype(np.float32)
+    expected = np.zeros((*shape[:2], shape[2] * shape[3]), np.float32)
+    for n, c, i, j in np.ndindex(*pooled.shape):
+        expected[n, c, int(index[n, c, i, j])] += g[n, c, i, j]
+
+    def grad(x, g):
+        def total(x):
+            return (F.max_pool2d(x, kernel, stride, padding, 1, ceil_mode) * g).sum()
+
+        return weft.func.grad(total)(x)
+
+    for run in (grad, weft.compile(grad)):
+        got = run(weft.tensor(x), weft.tensor(g)).numpy()
+        np.testing.assert_array_equal(got.reshape(expected.shape), expected)

@@ -198,3 +198,8 @@ def test_weft_alone_does_not_import_it():
     code = "import sys, weft; print([m for m in sys.modules if m == 'weft.static'])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.stdout == "[]\n", out.stderr
+
+
+def test_a_name_of_seq2seq_is_refused_by_choice():
+    with pytest.raises(AttributeError, match=r"BahdanauAttention.*by choice"):
+        _ = static.contrib.seq2seq.BahdanauAttention

@@ -85,6 +85,7 @@ class Element(Record):
     value: Callable[..., Any]
     here: Callable[..., tuple[Index | None, ...]] | None = None
     cheap: bool = True  # recomputed rather than kept
+    quotients: bool = False  # neighbours read what is at the same ``i // 2``
 
 
 class Scatter(Record):

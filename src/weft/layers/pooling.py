@@ -13,7 +13,7 @@ from weft.layers.registry import register
 from weft.nn import functional as F
 from weft.nn.functional.conv import sizes_of
 from weft.ops.index import add_at
-from weft.ops.pooling import into_all
+from weft.ops.pooling import into_all, max_pool_grad_op, overlap
 
 
 class _Pool(Layer):
@@ -29,16 +29,25 @@ class _Pool(Layer):
         self.ceil_mode = ceil_mode
 
     def _largest(self, x: Tensor) -> Tensor:
-        self.shape = x.shape
-        out, index = F.max_pool2d(
+        self.shape, self.inputs = x.shape, x
+        apart = not overlap(self.kernel, self.stride)
+        out = F.max_pool2d(
             x, self.kernel, self.stride, self.padding, ceil_mode=self.ceil_mode,
-            return_indices=True,
+            return_indices=not apart,
         )  # fmt: skip
+        if apart:
+            return out
+        out, index = out
         self.index = into_all(x.shape, index)
         return out
 
     def _from_largest(self, grad: Tensor) -> Tensor:
         """Each window's gradient goes to the element it picked; some are shared."""
+        if not overlap(self.kernel, self.stride):
+            return max_pool_grad_op(
+                grad, self.inputs,
+                kernel=self.kernel, stride=self.stride, padding=self.padding,
+            )  # fmt: skip
         places, size = self.index.reshape(-1), math.prod(self.shape)
         added = add_at(grad.reshape(-1), places, size=size)
         return added.reshape(self.shape)

@@ -11,14 +11,15 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.eager_kernels import SLOW
-from weft.core.lowering import Element, Fold, Varied
+from weft.core.lowering import Element, Fold, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import larger
 from weft.core.tensor import Tensor
+from weft.ops.broadcasting import expand
 from weft.ops.conv import Sizes
 from weft.ops.creation import arange
 from weft.ops.elementwise import check_accepts
-from weft.ops.index import add_at, take_op
+from weft.ops.index import add_at, take_op, zeros_of
 from weft.ops.shaping import reshape
 
 # -- windows that all have one size
@@ -304,11 +305,23 @@ def _found(
     return max_pool_index_op(x, **dict(zip(_NAMES, sizes, strict=True)))
 
 
+def overlap(kernel: Sizes, stride: Sizes, dilation: Sizes | None = None) -> bool:
+    """Whether an element may be in several windows, or windows have holes."""
+    spread = dilation or (1,) * len(kernel)
+    return any(
+        d * (k - 1) >= s or d > 1
+        for k, s, d in zip(kernel, stride, spread, strict=True)
+    )
+
+
 def _put_back(
     g: Tensor, x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes,
     dilation: Sizes, counts: Sizes,
 ) -> Tensor:  # fmt: skip
     """The gradient of the input: each window's goes to its largest element."""
+    if not overlap(kernel, stride, dilation):
+        sizes = {"kernel": kernel, "stride": stride, "padding": padding}
+        return max_pool_grad_op(g, x, **sizes)
     index = _found(x, kernel, stride, padding, dilation, counts)
     places = reshape(into_all(x.shape, index), (index.numel(),))
     added = add_at(reshape(g, (g.numel(),)), places, size=x.numel())
@@ -331,6 +344,114 @@ max_pool_op: Op = define(
     batch=_into_rows,
     samples=_max_index_samples,
     reference=lambda x, **params: _along_rows(x, _max_index_reference(x, **params)),
+)
+
+
+# -- the gradient where windows are side by side: every element looks at its own window
+
+
+def _max_grad_eval(
+    dy: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes
+) -> Any:
+    ones, counts = (1,) * len(kernel), dy.shape[2:]
+    sizes = kernel, stride, padding, ones, counts
+    index = _max_index_eval(x, **dict(zip(_NAMES, sizes, strict=True)))
+    rows = x.shape[0] * x.shape[1]
+    out = np.zeros((rows, math.prod(x.shape[2:])), dy.dtype)
+    flat = rows, math.prod(counts)
+    np.put_along_axis(out, index.reshape(flat), dy.reshape(flat), 1)
+    return out.reshape(x.shape)
+
+
+def _max_grad_element(
+    k: Any, out: Any, dy: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes
+) -> Any:
+    """The gradient of the element's window if that picked it, else zero."""
+    places = [i + p for i, p in zip(out[2:], padding, strict=True)]
+    at = [i // s for i, s in zip(places, stride, strict=True)]
+    taps = [i % s for i, s in zip(places, stride, strict=True)]
+    ones = (1,) * len(kernel)
+    sizes = dict(zip(_NAMES, (kernel, stride, padding, ones, ()), strict=True))
+    window = _Window(k, (*out[:2], *at), x, **sizes)
+
+    def number(tap: Any) -> Any:
+        return cast_element(k, k.at(_row_major(tap, kernel)), dtypes.int32)
+
+    states = _lowest_of(k, x), number([larger(-a, 0) for a in window.starts])
+    for tap in itertools.product(*map(range, kernel)):
+        states = _leading(k, states, window.tap(tap)[0], number(tap))
+    zero = k.number(0, dy.dtype)
+    own = k.call("eq", states[1], number(taps))
+    value = k.call("where", own, dy[*out[:2], *at], zero)
+    for tap, j, n, m in zip(taps, at, kernel, dy.shape[2:], strict=True):
+        value = k.choice(tap, n, k.choice(j, m, value, zero), zero)
+    return value
+
+
+def _max_grad_samples(rng: np.random.Generator) -> Any:
+    for shape, kernel, stride, padding, _, counts in (
+        *_WINDOWS, ((1, 2, 4, 6), (2, 2), (2, 3), (1, 1), (1, 1), (3, 2))
+    ):  # fmt: skip
+        if not overlap(kernel, stride):
+            dy, x = (rng.uniform(-2, 2, s) for s in ((*shape[:2], *counts), shape))
+            yield Sample(
+                (dy, x), {"kernel": kernel, "stride": stride, "padding": padding}
+            )
+
+
+def _max_grad_reference(
+    dy: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes
+) -> Any:
+    sizes = kernel, stride, padding, (1,) * len(kernel), dy.shape[2:]
+    index = _max_index_reference(x, **dict(zip(_NAMES, sizes, strict=True)))
+    out = np.zeros((*x.shape[:2], math.prod(x.shape[2:])), dy.dtype)
+    for n, c, *at in np.ndindex(*index.shape):
+        out[n, c, index[(n, c, *at)]] += dy[(n, c, *at)]
+    return out.reshape(x.shape)
+
+
+def _max_grad_pull(
+    g: Tensor, x: Tensor, dy_shape: Any, kernel: Sizes, stride: Sizes, padding: Sizes
+) -> Tensor:
+    ones = (1,) * len(kernel)
+    return picked(g, _found(x, kernel, stride, padding, ones, dy_shape[2:]))
+
+
+def _max_grad_batch(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Tensor:
+    rows = [
+        reshape(
+            a if b else expand(a, (size, *a.shape)),
+            (size * a.shape[-n], *a.shape[1 - n :]),
+        )
+        for a, b in zip(args, batched, strict=True)
+        for n in [a.ndim - b]
+    ]
+    out = op(*rows, **params)
+    return reshape(out, (size, out.shape[0] // size, *out.shape[1:]))
+
+
+max_pool_grad_op: Op = define(
+    "max_pool_grad",
+    bulk=SLOW,
+    inputs="dy x",
+    lower=Element(_max_grad_element, quotients=True),
+    eval=_max_grad_eval,
+    type=lambda dy, x, **params: TensorType(x.shape, dy.dtype),
+    vjp={
+        "dy": _max_grad_pull,
+        "x": lambda g, x_shape: zeros_of(x_shape, g),
+    },
+    jvp={
+        "dy": lambda t, x, kernel, stride, padding: max_pool_grad_op(
+            t, x, kernel=kernel, stride=stride, padding=padding
+        ),
+        "x": lambda t: t * 0,
+    },
+    batch=_max_grad_batch,
+    samples=_max_grad_samples,
+    reference=_max_grad_reference,
 )
 
 

@@ -83,10 +83,16 @@ REASONS = {
     "Module": "use weft.nn.Module",
 }
 
+# of every other name in a namespace
+OTHERS = {
+    "contrib.seq2seq": "decoders and attention are not here, by choice; write them "
+    "over nn.dynamic_rnn's outputs and while_loop",
+}
+
 
 def error(place: str, name: str) -> AttributeError:
     """The error for a name that is not there."""
     full = f"{place}.{name}" if place else name
     text = f"weft.static has no {full!r}"
-    reason = REASONS.get(full)
+    reason = REASONS.get(full) or OTHERS.get(place)
     return AttributeError(f"{text}: {reason}" if reason else text)

@@ -24,15 +24,19 @@ class LoopHint(MDValue):
         return id(self)
 
 
-def vector_hint(module: ir.Module, width: int) -> LoopHint:
-    """The hint that so many iterations of a loop are to be one vector."""
-    return _hint(
-        module,
-        {
-            "llvm.loop.vectorize.enable": ir.Constant(I1, 1),
-            "llvm.loop.vectorize.width": ir.Constant(I32, width),
-        },
-    )
+def vector_hint(module: ir.Module, width: int, *, masked: bool = False) -> LoopHint:
+    """The hint that so many iterations of a loop are to be one vector.
+
+    If it is ``masked``, the last vector may reach beyond the loop's end.
+    """
+    wanted = {
+        "llvm.loop.vectorize.enable": ir.Constant(I1, 1),
+        "llvm.loop.vectorize.width": ir.Constant(I32, width),
+    }
+    if masked:
+        wanted["llvm.loop.vectorize.predicate.enable"] = ir.Constant(I1, 1)
+        wanted["llvm.loop.interleave.count"] = ir.Constant(I32, 1)
+    return _hint(module, wanted)
 
 
 def strip_hint(module: ir.Module, width: int, count: int) -> LoopHint:

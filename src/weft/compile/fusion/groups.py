@@ -328,6 +328,11 @@ def _random(lower: Any) -> bool:
     return isinstance(lower, Element) and not lower.cheap
 
 
+def shares_quotients(lower: Any) -> bool:
+    """Whether neighbouring elements read what is at one quotient of their indices."""
+    return isinstance(lower, Element) and lower.quotients
+
+
 def _given(node: Node) -> bool:
     return node.op in (INPUT, CONSTANT, READ)
 
@@ -442,7 +447,7 @@ class Fusion:
             self._reduce(node)
         elif isinstance(lower, (Scatter, Scan)):
             self._alone(node)
-        elif node.after and _random(lower):
+        elif (node.after and _random(lower)) or shares_quotients(lower):
             self._begin(node)
         else:
             self._point(node)
@@ -564,10 +569,13 @@ class Fusion:
         self.unit[node] = group
 
     def _begin(self, node: Node) -> None:
-        """Begin a group that recomputes random numbers, which sums may not join.
+        """Begin a group that sums may not join.
 
-        Such loops are not vectorized, so a sum would have other bits.
+        It recomputes random numbers, whose loops are not vectorized, so that a sum
+        would have other bits; or the iterations of its loops are written out.
         """
+        for operand in self._loose(self.operands(node)):
+            self._settle(operand.base)
         group = self._new(node.shape)
         group.plain = True
         group.add(node, group.vars, row=False)

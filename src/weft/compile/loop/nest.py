@@ -11,6 +11,8 @@ from weft.compile.loop.ir import (
     Choice,
     For,
     Kernel,
+    Load,
+    Position,
     statements,
     subvalues,
     values_of,
@@ -123,3 +125,19 @@ def is_linear(kernel: Kernel) -> bool:
         for atoms, _ in index.terms
         for atom in atoms
     )
+
+
+def divisors_of(kernel: Kernel, var: str) -> set[Any]:
+    """The numbers that an index with a variable is divided by."""
+    found: set[Any] = set()
+    for value in values_in(kernel):
+        if isinstance(value, (Load, Position)):
+            at = value.at if isinstance(value, Load) else (value.at,)
+            terms = [term for i in at if isinstance(i, Size) for term in i.terms]
+            atoms = [atom for atoms, _ in terms for atom in atoms]
+            found |= {
+                atom.b
+                for atom in atoms
+                if atom.kind in ("//", "%") and var in symbols_of(atom.a)
+            }
+    return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from weft.compile import targets
 from weft.compile.emit import scalar
-from weft.compile.fusion.groups import COPY, Operand, inlined
+from weft.compile.fusion.groups import COPY, Operand, inlined, shares_quotients
 from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.core.size import same
@@ -31,7 +31,10 @@ def is_joined(node: Node) -> bool:
 
 
 def inplace_concat(graph: Graph) -> Graph:
-    """Copy the pieces of long concatenations that are not contiguous.
+    """Copy operands that are not contiguous, where memory must be read in order.
+
+    Such are the pieces of long concatenations, and the operands of operators that
+    divide indices, whose loops are vectors only then.
 
     >>> from weft.compile.passes.inplace_concat import inplace_concat
     >>> def fn(x):
@@ -44,10 +47,13 @@ def inplace_concat(graph: Graph) -> Graph:
 
 
 class _Contiguous(Walk):
-    ops = frozenset([_CAT])
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.pinned = set()  # the node stays where it is; only its operands are copied
 
     def visit(self, node: Node) -> Replacement:
-        if not is_joined(node) or not any(map(_is_strided, node.inputs)):
+        wanted = is_joined(node) or shares_quotients(node.op.lower)
+        if not wanted or not any(map(_is_strided, node.inputs)):
             return None
         inputs = [Call(COPY, (i,)) if _is_strided(i) else i for i in node.inputs]
         return Call(node.op, tuple(inputs), node.params)

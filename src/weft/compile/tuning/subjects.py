@@ -140,7 +140,7 @@ def _convolution_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
     work = program.target.library_work([step], sizes).works.get(step)
     if work is None:
         return []
-    if work.function.name == "winograd_tasks":
+    if work.function.name.startswith("winograd"):
         return [lambda cut: [cut._replace(tiles=n) for n in TILES]]
     if work.function.name in ("image_tasks", "direct_tasks", "weight_tasks"):
         return [lambda cut: [cut._replace(columns=n) for n in COLUMNS]]

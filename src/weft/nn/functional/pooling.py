@@ -22,6 +22,7 @@ from weft.ops.pooling import (
     adaptive_max_index_op,
     max_pool_index_op,
     max_pool_op,
+    overlap,
     picked,
 )
 from weft.ops.require import require_index
@@ -110,14 +111,19 @@ def _max_pool(
         "kernel": kernel, "stride": steps, "padding": pads, "dilation": spread,
         "counts": counts,
     }  # fmt: skip
-    eager = x._interpreter is None and mode.capture is None
-    if (
-        eager and not return_indices and not x.requires_grad
-    ):  # no gradient needs indices
+    if not return_indices and (
+        not overlap(kernel, steps, spread) or _no_gradient(x)
+    ):  # where windows overlap, the gradient needs indices
         return without_batch(max_pool_op(x, **windows), had)
     index = max_pool_index_op(x, **windows)
     out = without_batch(picked(x, index), had)
     return (out, without_batch(index, had)) if return_indices else out
+
+
+def _no_gradient(x: Tensor) -> bool:
+    """Whether it is known that no derivative of x's pool is asked for."""
+    eager = x._interpreter is None and mode.capture is None
+    return eager and not x.requires_grad
 
 
 def max_pool1d(

@@ -28,7 +28,8 @@ import numpy as np
 from weft.errors import AllocationError
 from weft.runtime.cpu.address import address, round_up
 
-SMALLEST = 1 << 21  # bytes; below, the system's allocator keeps most pages by itself
+SMALLEST = 1 << 18  # bytes; below, the system's allocator keeps most pages by itself
+_ZEROS = 1 << 21  # bytes of zeros, whose pages are always fresh: fewer come with a call
 SHARE = 8  # 1 / this of the machine's memory may be kept for reuse
 _STEPS = 8  # sizes of blocks between a power of two and the next
 _HUGE = 2 << 20  # bytes of a huge page
@@ -313,7 +314,7 @@ def shelf(nbytes: int) -> Iterator[None]:
     >>> len({id(x.numpy().base.hold) for x in some})
     1
     """
-    if nbytes < SMALLEST or _shelf.zeros is not None:
+    if nbytes < _ZEROS or _shelf.zeros is not None:
         yield
         return
     _shelf.zeros = Block(nbytes, zeros=True)

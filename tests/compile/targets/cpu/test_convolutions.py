@@ -27,7 +27,9 @@ from weft.runtime.cpu import pool
 
 LIMITS = [None, "avx2", "baseline"]
 DTYPES = ["float32", "float64"]
-TILES = {"winograd_tasks", "kernels_tasks"}  # sums of products of sums
+TILES = {  # sums of products of sums
+    "winograd_tasks", "kernels_tasks", "winograd_5x5_tasks", "kernels_5x5_tasks"
+}  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -81,6 +83,10 @@ CASES = [
     flat((2, 48, 13, 11), (34, 24, 3, 3), padding=1, groups=2),
     Case((2, 17, 8, 21), (33, 17, 3, 3), (1, 1), ((0, 2), (3, -1)), (1, 1)),
     flat((9, 16, 2, 3), (16, 16, 3, 3), padding=1),
+    flat((2, 34, 14, 14), (37, 34, 5, 5), padding=2),  # tiles of 5x5 kernels
+    flat((3, 150, 9, 7), (32, 150, 5, 5), padding=2),
+    flat((2, 66, 9, 11), (70, 33, 5, 5), padding=1, groups=2),
+    Case((2, 17, 8, 21), (33, 17, 5, 5), (1, 1), ((0, 5), (6, -1)), (1, 1)),
     flat((1, 1, 40, 40), (1, 1, 3, 3), padding=1),
     flat((1, 300, 3, 3), (12, 300, 3, 3), padding=1),
     flat((4, 12, 17, 17), (20, 12, 1, 1)),
@@ -272,9 +278,9 @@ def test_code_for_other_machines_compiles():
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = Isa("aarch64-unknown-linux-gnu", "generic", "", 128)
-    for rare in (False, True):
+    for part in ("usual", "few"):  # the third has code for long vectors alone
         module = new_module("conv", target)
-        emit_conv(module, "float32", target, rare=rare)
+        emit_conv(module, "float32", target, part=part)
         parsed = llvm.parse_assembly(str(module))
         parsed.verify()
         machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=3)

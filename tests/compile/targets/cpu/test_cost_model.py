@@ -16,7 +16,6 @@ FACTS = {
     "attention/forward.py": {"_AT_A_TIME"},  # the code combines exactly four rows
     "attention/record.py": {"ADDED", "CHOSEN"},  # kinds of masks in a job
     "convolution/windows.py": {"_SPREAD"},  # masks of a bit trick
-    "convolution/winograd_transforms.py": {"POINTS"},  # of a 2x2 tile by a 3x3 kernel
     "driver.py": {"FIELDS", "MOST_SIZES"},  # of a row, and of an epilogue's copy
     "elf.py": {
         "_KIND", "_MACHINE", "_PROGRAM", "_SYMBOLS", "_RELOCATIONS", "_NO_BITS",

@@ -47,6 +47,8 @@ class Loops:
     jammed_operations: int = 4  # at most, of a loop that waits for memory
     scalar_moves: int = 8  # elements that a loop of moves is unrolled to: no vectors
     totals: tuple[int, ...] = (64, 32, 16)  # of one sum, side by side; decides rounding
+    shared_quotient: int = 4  # iterations with one quotient that are written out
+    stride: int = 4  # elements from one to the next that vectors are shuffled for
     least_run: int = 16  # elements of a contiguous run that is worth its own loop
 
 
@@ -197,15 +199,17 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Convolutions with 3x3 kernels by tiles of 2x2 results."""
+    """Convolutions with 3x3 and 5x5 kernels by tiles of 2x2 results."""
 
     least_channels: int = 16  # fewer are not worth the transforms
     least_tiles: int = 12  # fewer fill no vector
-    tiles: int = 128  # of a task, which take 16 numbers each
+    tiles: int = 128  # of a task, which take 16 numbers each; half of 5x5 kernels'
     block: int = 128  # channels summed at a time; decides rounding
     weight_rows: int = 126  # channels of x in a task of the weights' gradient
     weight_columns: int = 256  # channels of y in such a task
     weight_block: int = 128  # tiles summed at a time; decides rounding
+    wide_block: int = 32  # the same for 5x5 kernels, whose tiles take 49 numbers
+    wide_channels: int = 32  # for whose gradient fewer are not worth the transforms
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,11 @@ class _Emitter(KernelEmitter):
     def _hint(self, stmt: For) -> Any:
         if moves(stmt.body):
             return scalar_hint(self.module, COST.loops.scalar_moves)
-        return vector_hint(self.module, stmt.vector) if stmt.vector else None
+        if not stmt.vector:
+            return None
+        whole = not isinstance(stmt.extent, Size) and stmt.extent % stmt.vector == 0
+        masked = self.isa.bits == 512 and not whole
+        return vector_hint(self.module, stmt.vector, masked=masked)
 
     def _stream(self, stmt: For, stores: list[Store]) -> None:
         """A loop with streaming stores, of copied or of computed elements."""

@@ -43,6 +43,8 @@ LEVELS = {
 def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # every second element to the end of a row: two masked loads and a shuffle
+    llvm.set_option("weft", "-enable-masked-interleaved-mem-accesses")
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from weft.compile.loop.ir import (
 from weft.compile.loop.nest import (
     apart,
     counted_by_launch,
+    divisors_of,
     fused,
     in_parallel,
     is_empty,
@@ -68,9 +69,22 @@ def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
         by_columns = _read_by_columns(kernel, names)
         if by_columns:
             return _in_squares(kernel, names, by_columns, loops.square)
-        return in_parallel(kernel, names[:-1])
+        return _in_quotients(in_parallel(kernel, names[:-1]))
     except GraphError:
         return apart(kernel, len(names) - 1)
+
+
+def _in_quotients(kernel: Kernel) -> Kernel:
+    """The iterations whose indices share a quotient ``i // 2``, written out.
+
+    Memory at the quotient is then read in order, and once for all of them.
+    """
+    (loop,) = nest_of(kernel)
+    by = divisors_of(kernel, loop.var)
+    factor = by.pop() if len(by) == 1 else 0
+    if isinstance(factor, Size) or not 1 < factor <= _COST.shared_quotient:
+        return kernel
+    return unroll(kernel, loop.var, factor)
 
 
 def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:

@@ -4,7 +4,8 @@
       t = t + x[i]                →         t = t + x[i]
 
 A sum has totals side by side, stores of results that no cache keeps bypass the caches,
-and small squares are transposed in registers. The loops then say what runs: the order
+and small squares are transposed in registers. Loops over every second element are
+vectors to their end, where there are masks. The loops then say what runs: the order
 of a sum depends on nothing else, and any width of vectors may be used.
 """
 
@@ -13,7 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.compile.emit.isa import Isa
-from weft.compile.loop.ir import For, Kernel, Let, When, sums_of
+from weft.compile.loop.depend import flat_position
+from weft.compile.loop.ir import For, Kernel, Let, Set, When, sums_of
+from weft.compile.loop.ranges import coefficient
+from weft.compile.loop.rewrite import uses
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.register_transpose import transposed_square
 from weft.compile.targets.cpu.streaming_stores import streamed
@@ -71,5 +75,24 @@ def _loop(stmt: For, kernel: Kernel, isa: Isa, known: set[str]) -> For:
     stores = streamed(stmt, kernel, isa, known)
     if stores:
         return stmt._replace(streaming=tuple(s.buffer.name for s in stores))
+    if isa.bits == 512 and _strided(stmt):
+        return stmt._replace(vector=isa.lanes(4))
     inner = _body(stmt.body, kernel, isa, {*known, stmt.var})
     return stmt if inner is stmt.body else stmt._replace(body=inner)
+
+
+def _strided(loop: For) -> bool:
+    """Whether a loop takes every second element, or every few, of floats' size.
+
+    Vectors are then shuffled, and masks keep those at its end inside: LLVM by itself
+    would not make vectors of a short row.
+    """
+    if any(isinstance(stmt, (For, When, Let, Set)) for stmt in loop.body):
+        return False
+    steps = []
+    for buffer, at in uses(loop.body):
+        step = coefficient(flat_position(at, buffer.shape), loop.var)
+        if step is None or isinstance(step, Size) or buffer.dtype.itemsize > 4:
+            return False
+        steps.append(step)
+    return 1 < max(steps, default=0) <= COST.loops.stride and min(steps) >= 0

@@ -1,6 +1,6 @@
 """Convolutions and their gradients, generated for an instruction set.
 
-    emit_conv(module, dtype, isa, rare=False)
+    emit_conv(module, dtype, isa)
 
 adds functions ``void conv_X_tasks(int64_t *job, begin, end, worker)`` that compute some
 of a job's tasks (`record.JOB` lists a job's fields, `plan.Planner` makes jobs):

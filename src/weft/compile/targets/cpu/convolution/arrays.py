@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from weft.compile.emit.isa import Isa, new_module
 from weft.compile.targets.cpu.background import ahead
-from weft.compile.targets.cpu.convolution.generate import RARE, emit_conv
+from weft.compile.targets.cpu.convolution.generate import RARE, USUAL, emit_conv
 from weft.compile.targets.cpu.convolution.job_builder import Plan
 from weft.compile.targets.cpu.convolution.plan import GEMM, Planner
 from weft.compile.targets.cpu.convolution.shape import Shape, shape_of
@@ -36,7 +36,7 @@ class Convolutions:
     def __init__(self, dtype: str, isa: Isa) -> None:
         self.gemm = compiled_gemm(dtype, isa)
         self.dtype, self.isa = dtype, isa
-        self._usual = ahead(functools.partial(self._library, rare=False))
+        self._usual = ahead(functools.partial(self._library, USUAL))
         self.itemsize = np.dtype(dtype).itemsize
         self.plan = functools.lru_cache(maxsize=256)(self._plan)
 
@@ -53,16 +53,17 @@ class Convolutions:
         """The address of a plan's function."""
         if function == GEMM:
             return self.gemm.address
-        library = self._rare if function in RARE else self.library
+        part = RARE.get(function)
+        library = self.library if part is None else self._rare(part)
         return library.address(f"conv_{function}")
 
-    @functools.cached_property
-    def _rare(self) -> Library:
-        return self._library(rare=True)
+    @functools.cache  # noqa: B019  there is one of each type, for good
+    def _rare(self, part: str) -> Library:
+        return self._library(part)
 
-    def _library(self, *, rare: bool) -> Library:
-        make = functools.partial(_module, self.dtype, self.isa, rare)
-        text = f"conv {self.dtype} {self.gemm.tile} {rare}"
+    def _library(self, part: str) -> Library:
+        make = functools.partial(_module, self.dtype, self.isa, part)
+        text = f"conv {self.dtype} {self.gemm.tile} {part}"
         return compile_known(text, make, self.isa, level=0, linked=True)
 
     def _plan(
@@ -95,9 +96,9 @@ class Convolutions:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _module(dtype: str, isa: Isa, rare: bool) -> ir.Module:
+def _module(dtype: str, isa: Isa, part: str) -> ir.Module:
     module = new_module(f"conv_{dtype}", isa)
-    emit_conv(module, dtype, isa, rare=rare)
+    emit_conv(module, dtype, isa, part=part)
     return module
 
 

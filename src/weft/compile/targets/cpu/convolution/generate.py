@@ -13,26 +13,35 @@ from weft.compile.targets.cpu.convolution.weight_dots import Dots
 from weft.compile.targets.cpu.convolution.weight_gradient import Weight
 from weft.compile.targets.cpu.convolution.winograd import Winograd
 from weft.compile.targets.cpu.convolution.winograd_plans import has_winograd
-from weft.compile.targets.cpu.convolution.winograd_transforms import Transforms
+from weft.compile.targets.cpu.convolution.winograd_transforms import SCHEMES, Transforms
 from weft.compile.targets.cpu.convolution.winograd_weight import Kernels
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.generate import tile_for
 from weft.compile.targets.cpu.matmul.kinds import FLOATS
 
-RARE = "direct_tasks", "dots_tasks"  # of few channels in each group
+USUAL = "usual"
+# modules of their own, and their functions
+RARE = {
+    "direct_tasks": "few",  # channels in each group
+    "dots_tasks": "few",
+    "winograd_5x5_tasks": "5x5",
+    "kernels_5x5_tasks": "5x5",
+}
 
 
-def emit_conv(module: ir.Module, dtype: str, isa: Isa, *, rare: bool) -> None:
-    """Add ``conv_X_tasks`` for each kind of tasks that is rare, or each that is not."""
+def emit_conv(module: ir.Module, dtype: str, isa: Isa, *, part: str = USUAL) -> None:
+    """Add ``conv_X_tasks`` for each kind of tasks in a part of the library."""
     lib = Library(module, "conv", FLOATS[dtype], isa, tile_for(dtype, isa))
     emitters = Emitters(lib)
-    if rare:
+    if part == "few":
         Direct(emitters).emit()
         Dots(emitters).emit()
         return
-    emit_rectangles(lib, "image_tasks", Image(emitters).emit())
-    emit_rectangles(lib, "weight_tasks", Weight(emitters).emit())
+    if part == USUAL:
+        emit_rectangles(lib, "image_tasks", Image(emitters).emit())
+        emit_rectangles(lib, "weight_tasks", Weight(emitters).emit())
     if has_winograd(lib.tile):
-        tiles = Transforms(lib)
-        emit_rectangles(lib, "winograd_tasks", Winograd(emitters, tiles).emit())
-        emit_rectangles(lib, "kernels_tasks", Kernels(emitters, tiles).emit())
+        tiles = Transforms(lib, SCHEMES[3 if part == USUAL else 5])
+        one, two = (f"{n}{tiles.scheme.name}_tasks" for n in ("winograd", "kernels"))
+        emit_rectangles(lib, one, Winograd(emitters, tiles).emit())
+        emit_rectangles(lib, two, Kernels(emitters, tiles).emit())

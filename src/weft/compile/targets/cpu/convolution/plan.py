@@ -147,10 +147,10 @@ class Planner:
         epilogue = PRODUCT.index("*epilogue")
         return Plan(GEMM, [job], pointers, cut.tasks, workspace, [[]], epilogue)
 
-    def _in_tiles(self, shape: Shape, rows: int, k: int) -> bool:
+    def _in_tiles(self, shape: Shape, rows: int, k: int, least: int = 0) -> bool:
         """Whether Winograd's method is to be used."""
         allowed = has_winograd(self.tile) and not self.exact
-        return allowed and tiles_pay(shape, rows, k)
+        return allowed and tiles_pay(shape, rows, k, least)
 
     def _images(
         self,
@@ -230,7 +230,8 @@ class Planner:
         """The weights' gradient from x and y's gradient."""
         if shape.group_filters <= _COST.dots_columns:
             return self._dots(shape)
-        if self._in_tiles(shape, shape.group_filters, shape.group_channels):
+        least = COST.winograd.wide_channels if shape.square == 5 else 0
+        if self._in_tiles(shape, shape.group_filters, shape.group_channels, least):
             return kernels_plan(self._weight_job(shape), shape, self.threads)
         return self._weight(shape)
 

@@ -61,11 +61,12 @@ class Shape(NamedTuple):
         return one and self.taps == 1 and self.size == self.counts
 
     @property
-    def is_3x3(self) -> bool:
-        """Whether it slides a 3x3 kernel over planes, one element at a time."""
+    def square(self) -> int:
+        """The side of a kernel slid over planes, one element at a time; else 0."""
         unit = self.stride == self.dilation == (1, 1, 1)
-        flat = self.size[0] == self.counts[0] == 1
-        return unit and flat and self.low[0] == 0 and self.kernel == (1, 3, 3)
+        flat = self.size[0] == self.counts[0] == 1 and self.low[0] == 0
+        deep, high, wide = self.kernel
+        return wide if unit and flat and deep == 1 and high == wide else 0
 
 
 def shape_of(

@@ -121,12 +121,12 @@ def phase_spots(shape: Shape, phase: Three) -> np.ndarray:
 
 
 def tile_views(shape: Shape) -> tuple[View, View]:
-    """How tiles of 2x2 results read 4x4 pixels of x, and their positions in y."""
-    here, two, four = (0,), (0, 1), (0, 1, 2, 3)
+    """How tiles of 2x2 results read pixels of x, and their positions in y."""
+    here, two, read_taps = (0,), (0, 1), tuple(range(shape.kernel[2] + 1))
     read, written = [Axis(1, 1, 0, here, here)], [Axis(1, 1, 0, here, here)]
     for count, low in zip(shape.counts[1:], shape.low[1:], strict=True):
         tiles = (count + 1) // 2
-        read.append(Axis(tiles, 2, -low, four, four))
+        read.append(Axis(tiles, 2, -low, read_taps, read_taps))
         written.append(Axis(tiles, 2, 0, two, two))
     return View(tuple(read), shape.size), View(tuple(written), shape.counts)
 

@@ -1,7 +1,8 @@
-"""Images by Winograd's method: 16 smaller products stand for one.
+"""Images by Winograd's method: smaller products stand for a large one.
 
-For 3x3 kernels with a stride of 1. Tiles of the result are columns, numbered through
-all images. The products are summed in the workspace over blocks of channels in order.
+For 3x3 and 5x5 kernels with a stride of 1. Tiles of the result are columns, numbered
+through all images. The products are summed in the workspace over blocks of channels in
+order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
 from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import call_windows
-from weft.compile.targets.cpu.convolution.winograd_transforms import POINTS, Transforms
+from weft.compile.targets.cpu.convolution.winograd_transforms import (
+    POINT_GAP,
+    Transforms,
+)
 from weft.compile.targets.cpu.matmul.strip import along, by_heights
 
 
@@ -31,7 +35,11 @@ class Winograd:
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        with lib.function("winograd", RECTANGLE) as (b, t, function):
+        with lib.function(f"winograd{self.transforms.scheme.name}", RECTANGLE) as (
+            b,
+            t,
+            function,
+        ):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             self._begin(b, s)
@@ -55,16 +63,18 @@ class Winograd:
         s.across = b.sub(s.column_end, s.column_begin)
         s.image = at(b, s.image, b.mul(s.group, s.image_group), element)
         s.weights = at(b, s.other, b.mul(s.group, s.other_group), element)
-        s.sums_point = b.mul(b.sub(s.row_end, s.row_begin), s.sums_row)
-        s.panel_point = b.mul(s.block, s.task_columns)
-        s.strip_point = b.mul(s.block, i64(self.lib.tile.height))
+        s.sums_point = apart(b, b.mul(b.sub(s.row_end, s.row_begin), s.sums_row))
+        s.panel_point = apart(b, b.mul(s.block, s.task_columns))
+        s.strip_point = apart(b, b.mul(s.block, i64(self.lib.tile.height)))
         call_windows(b, self.emitters.windows, s, s.column_begin, s.column_end)
 
     def _panels(self, b: Any, s: Any) -> None:
         """Transformed tiles as panels, for each of the points."""
         tile, element = self.lib.tile, self.lib.element
         vectors = b.sdiv(b.add(s.across, i64(tile.lanes - 1)), i64(tile.lanes))
-        windows = at(b, s.windows, b.mul(s.p, i64(2 * POINTS)), I64)
+        windows = at(
+            b, s.windows, b.mul(s.p, i64(2 * self.transforms.scheme.pixels)), I64
+        )
         with loop(b, i64(0), s.across, i64(tile.width), name="j") as j:
             first = b.sdiv(j, i64(tile.lanes))
             last = minimum(b, vectors, b.add(first, i64(tile.vectors)))
@@ -85,7 +95,8 @@ class Winograd:
                 b.call(self.transforms.weights(True), kernels + size)
             with no:
                 b.call(self.transforms.weights(False), kernels + size)
-        multiply_points(b, self.emitters, s, row, height)
+        points = self.transforms.scheme.points
+        multiply_points(b, self.emitters, s, row, height, points)
 
     def _finish(self, b: Any, s: Any) -> None:
         """The results of the tiles, from the sums of their points."""
@@ -116,6 +127,14 @@ class Winograd:
             b.call(self.tile_epilogues, called)
 
 
+def apart(b: Any, size: Any) -> Any:
+    """The distance of points' memory: an odd number of lines, at least a size.
+
+    With an even one, a tile's stores would be in few sets of the first cache.
+    """
+    return b.or_(size, i64(POINT_GAP))
+
+
 def tile_windows(
     b: Any, made: ir.Function, s: Any, image_step: Any, begin: Any, end: Any
 ) -> None:
@@ -126,11 +145,13 @@ def tile_windows(
     b.call(made, [*where, *size, *to, begin, end])
 
 
-def multiply_points(b: Any, emitters: Emitters, s: Any, row: Any, height: int) -> None:
+def multiply_points(
+    b: Any, emitters: Emitters, s: Any, row: Any, height: int, points: int
+) -> None:
     """A strip of C for each point: packed rows in the workspace times panels."""
     lib, width = emitters.lib, i64(emitters.lib.tile.width)
     first = b.mul(b.sub(row, s.row_begin), s.sums_row)
-    with loop(b, i64(0), i64(POINTS), name="point") as point:
+    with loop(b, i64(0), i64(points), name="point") as point:
         left = at(b, s.workspace, b.mul(point, s.strip_point), lib.element)
         right = at(b, s.panels, b.mul(point, s.panel_point), lib.element)
         place = b.add(first, b.mul(point, s.sums_point))

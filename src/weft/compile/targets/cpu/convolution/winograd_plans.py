@@ -19,6 +19,10 @@ from weft.compile.targets.cpu.convolution.job_builder import (
 from weft.compile.targets.cpu.convolution.partition import Work, best_cut
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View, tile_views
+from weft.compile.targets.cpu.convolution.winograd_transforms import (
+    SCHEMES,
+    Scheme,
+)
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
@@ -26,33 +30,35 @@ _COST = COST.winograd
 
 
 def has_winograd(tile: Tiling) -> bool:
-    """Whether there is code for tiles: a 3x3 kernel must fit a vector of float32."""
+    """Whether there is code for tiles: vectors must be of 16 elements."""
     return tile.lanes >= 16
 
 
-def tiles_pay(shape: Shape, rows: int, k: int) -> bool:
+def tiles_pay(shape: Shape, rows: int, k: int, least: int = 0) -> bool:
     """Whether tiles are possible, and worth it for so many channels."""
+    least = max(least, _COST.least_channels)
     _, n1, n2 = shape.counts
     tiles = shape.images * ceil(n1, 2) * ceil(n2, 2)
     full = shape.images * shape.pixels >= 2 * tiles >= 2 * _COST.least_tiles
-    return shape.is_3x3 and full and min(rows, k) >= _COST.least_channels
+    return shape.square in SCHEMES and full and min(rows, k) >= least
 
 
 def input_grad_shape(shape: Shape) -> Shape:
     """The convolution with rotated kernels of y's gradient that gives x's."""
     _, low1, low2 = shape.low
+    _, k1, k2 = shape.kernel
     return shape._replace(
-        size=shape.counts, counts=shape.size, low=(0, 2 - low1, 2 - low2)
+        size=shape.counts, counts=shape.size, low=(0, k1 - 1 - low1, k2 - 1 - low2)
     )
 
 
 def winograd_draft(draft: Draft, shape: Shape) -> Draft:
     """Fill in the operands of y by tiles."""
-    each, row = shape.group_channels, 9 * shape.group_channels
+    each, row = shape.group_channels, shape.taps * shape.group_channels
     draft.set(
         rows=shape.group_filters, k=each,
         image_step=shape.channels * shape.plane, image_group=each * shape.plane,
-        other_row=row, order_step=9, other_group=shape.group_filters * row,
+        other_row=row, order_step=shape.taps, other_group=shape.group_filters * row,
         out_step=shape.filters * shape.pixels, out_row=shape.pixels,
         out_group=shape.group_filters * shape.pixels,
     )  # fmt: skip
@@ -61,11 +67,11 @@ def winograd_draft(draft: Draft, shape: Shape) -> Draft:
 
 def input_grad_draft(draft: Draft, shape: Shape) -> Draft:
     """Fill in the operands of x's gradient by tiles."""
-    each, row = shape.group_filters, 9 * shape.group_channels
+    each, row = shape.group_filters, shape.taps * shape.group_channels
     draft.set(
         rows=shape.group_channels, k=each,
         image_step=shape.filters * shape.pixels, image_group=each * shape.pixels,
-        other_row=9, order_step=row, order_run=1, other_group=each * row,
+        other_row=shape.taps, order_step=row, order_run=1, other_group=each * row,
         out_step=shape.channels * shape.plane, out_row=shape.plane,
         out_group=shape.group_channels * shape.plane,
     )  # fmt: skip
@@ -80,6 +86,8 @@ def winograd_plan(
     view, tiles = tile_views(shape)
     columns = shape.images * view.pixels
     work = Work(rows, columns, shape.groups)
+    scheme = SCHEMES[shape.square]
+    many = many // 2 if scheme.size == 5 else many
     height, across = best_cut(work, tile, many, threads)
     block = min(_COST.block, up(draft["k"], tile.lanes))
     draft.set(
@@ -88,13 +96,13 @@ def winograd_plan(
     )  # fmt: skip
     _describe(draft, shape, view, tiles, draft["k"], across)
     regions = {
-        "rows": 16 * block * tile.height,
-        "panels": 16 * block * across,
-        "sums": 16 * rows * draft["sums_row"],
+        "rows": scheme.memory(block * tile.height),
+        "panels": scheme.memory(block * across),
+        "sums": scheme.memory(rows * draft["sums_row"]),
     }
-    _lay_out(draft, regions, across)
+    _lay_out(draft, regions, across, scheme)
     draft.count_rectangles()
-    return plan_of("winograd_tasks", [draft], pointers)
+    return plan_of(f"winograd{scheme.name}_tasks", [draft], pointers)
 
 
 def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
@@ -107,7 +115,9 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
     down = max(ceil(rows, _COST.weight_rows), ceil(threads, blocks))
     height = up(ceil(rows, min(down, ceil(rows, tile.height))), COST.convolution.even)
     k = shape.images * view.pixels
-    block = min(_COST.weight_block, up(k, tile.lanes))
+    scheme = SCHEMES[shape.square]
+    most = _COST.wide_block if scheme.size == 5 else _COST.weight_block
+    block = min(most, up(k, tile.lanes))
     draft.set(
         rows=rows, k=k, block=block, task_rows=height, task_columns=across,
         sums_row=across + tile.lanes,
@@ -115,14 +125,14 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
     _describe(draft, shape, view, tiles, shape.group_channels, block)
     draft.table("y_windows", tiles.windows(columns, draft["masks_row"]))
     regions = {
-        "rows": 16 * block * tile.height,
-        "panels": 16 * (block * across + tile.width * tile.lanes),
-        "gradients": 16 * block * tile.width,
-        "sums": 16 * rows * draft["sums_row"],
+        "rows": scheme.memory(block * tile.height),
+        "panels": scheme.memory(block * across + tile.width * tile.lanes),
+        "gradients": scheme.memory(block * tile.width),
+        "sums": scheme.memory(rows * draft["sums_row"]),
     }
-    _lay_out(draft, regions, block)
+    _lay_out(draft, regions, block, scheme)
     draft.count_rectangles()
-    return plan_of("kernels_tasks", [draft], (IMAGE, OTHER, OUT))
+    return plan_of(f"kernels{scheme.name}_tasks", [draft], (IMAGE, OTHER, OUT))
 
 
 def _describe(
@@ -139,9 +149,11 @@ def _describe(
     draft.set(step=2)
 
 
-def _lay_out(draft: Draft, regions: dict[str, int], columns: int) -> None:
+def _lay_out(
+    draft: Draft, regions: dict[str, int], columns: int, scheme: Scheme
+) -> None:
     vectors = columns // draft.tile.lanes
-    tables = draft.table_regions("", vectors, 16) | draft.table_regions(
+    tables = draft.table_regions("", vectors, scheme.pixels) | draft.table_regions(
         "y_", vectors, 4
     )
     draft.lay_out(regions, tables)

@@ -1,8 +1,8 @@
-"""The weights' gradient by Winograd's method: 16 smaller products stand for one.
+"""The weights' gradient by Winograd's method: smaller products stand for a large one.
 
 It is the transpose of what `winograd` computes: tiles of the image and of the result's
-gradient are transformed, multiplied and summed over all tiles, and the 16 sums of each
-pair of channels become a 3x3 kernel. Sums stay in the workspace, as in `weight`.
+gradient are transformed, multiplied and summed over all tiles, and the sums of each
+pair of channels become a kernel. Sums stay in the workspace, as in `weight`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
 from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import call_windows
-from weft.compile.targets.cpu.convolution.winograd import multiply_points, tile_windows
-from weft.compile.targets.cpu.convolution.winograd_transforms import POINTS, Transforms
+from weft.compile.targets.cpu.convolution.winograd import (
+    apart,
+    multiply_points,
+    tile_windows,
+)
+from weft.compile.targets.cpu.convolution.winograd_transforms import Transforms
 from weft.compile.targets.cpu.matmul.strip import by_heights
 
 
@@ -28,11 +32,16 @@ class Kernels:
 
     def __init__(self, emitters: Emitters, transforms: Transforms) -> None:
         self.emitters, self.lib, self.transforms = emitters, emitters.lib, transforms
+        self.scheme = transforms.scheme
 
     def emit(self) -> ir.Function:
         """The rectangle's function: rows are x's channels, columns y's."""
         lib, tile = self.lib, self.lib.tile
-        with lib.function("kernels_part", RECTANGLE) as (b, t, function):
+        with lib.function(f"kernels_part{self.scheme.name}", RECTANGLE) as (
+            b,
+            t,
+            function,
+        ):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             self._begin(b, s)
@@ -60,11 +69,11 @@ class Kernels:
         s.across = b.sub(s.column_end, s.column_begin)
         s.image = at(b, s.image, b.mul(s.group, s.image_group), lib.element)
         s.gradient = at(b, s.other, b.mul(s.group, s.other_group), lib.element)
-        s.sums_point = b.mul(b.sub(s.row_end, s.row_begin), s.sums_row)
+        s.sums_point = apart(b, b.mul(b.sub(s.row_end, s.row_begin), s.sums_row))
         slack = i64(lib.tile.width * lib.tile.lanes)  # transposing writes whole vectors
-        s.panel_point = b.add(b.mul(s.block, s.task_columns), slack)
-        s.strip_point = b.mul(s.block, i64(lib.tile.height))
-        s.gradient_point = b.mul(s.block, i64(lib.tile.width))
+        s.panel_point = apart(b, b.add(b.mul(s.block, s.task_columns), slack))
+        s.strip_point = apart(b, b.mul(s.block, i64(lib.tile.height)))
+        s.gradient_point = apart(b, b.mul(s.block, i64(lib.tile.width)))
 
     def _panels(self, b: Any, s: Any) -> None:
         """Transformed tiles of the gradient, transposed, as panels of channels."""
@@ -85,7 +94,7 @@ class Kernels:
             ]
             b.call(self.transforms.gradients, where + what)
             first = at(b, s.panels, b.mul(j, s.deep), element)
-            with loop(b, i64(0), i64(POINTS), name="point") as point:
+            with loop(b, i64(0), i64(self.scheme.points), name="point") as point:
                 source = at(b, s.gradients, b.mul(point, s.gradient_point), element)
                 to = at(b, first, b.mul(point, s.panel_point), element)
                 panel = [source, s.block, to, s.deep, count]
@@ -93,21 +102,21 @@ class Kernels:
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         """Transformed tiles of some channels of the image, times all panels."""
-        windows = at(b, s.windows, b.mul(row, i64(2 * POINTS)), I64)
+        windows = at(b, s.windows, b.mul(row, i64(2 * self.scheme.pixels)), I64)
         where = [s.image, windows, s.masks, s.runs, s.counts]
         what = [i64(0), s.vectors, i64(height), s.workspace, s.block, s.strip_point]
         b.call(self.transforms.pixels, [*where, *what, s.step])
-        multiply_points(b, self.emitters, s, row, height)
+        multiply_points(b, self.emitters, s, row, height, self.scheme.points)
 
     def _finish(self, b: Any, s: Any) -> None:
         """The kernels of each pair of channels, from the sums of their points."""
         element = self.lib.element
         out = at(b, s.out, b.mul(s.group, s.out_group), element)
-        row = b.mul(s.row_begin, i64(9))
+        row = b.mul(s.row_begin, i64(self.scheme.taps))
         out = at(b, out, b.add(b.mul(s.column_begin, s.out_row), row), element)
         rows = b.sub(s.row_end, s.row_begin)
         sums = [s.sums, s.sums_row, s.sums_point, rows, s.across]
         b.call(self.transforms.kernels, [*sums, out, s.out_row])
         start = b.mul(s.group, s.columns)
         filters = b.add(start, s.column_begin), b.add(start, s.column_end)
-        call_epilogue(b, s, filters, [row, b.mul(s.row_end, i64(9))])
+        call_epilogue(b, s, filters, [row, b.mul(s.row_end, i64(self.scheme.taps))])
