@@ -132,7 +132,7 @@ class _Owned:
         if alone and all(same(self.buffer.shape[d], 1) for d in rest):
             place = tuple(0 if d in rest else i for d, i in enumerate(first))
             return self._as_local(body, place)
-        if self.old is None and not self._is_read() and self._is_covered(body, rest):
+        if self.old is None and self._is_covered(body, rest):
             return body
         at = [scope.symbol(self.axes[d]) if d in self.axes else 0 for d in
               range(len(self.buffer.shape))]  # fmt: skip
@@ -150,9 +150,6 @@ class _Owned:
         if self.old is None:
             return Const(0, self.buffer.dtype)
         return Load(self.old, at)
-
-    def _is_read(self) -> bool:
-        return any(not use.writes for use in self.uses)
 
     def _as_local(self, body: list[Any], at: tuple[Any, ...]) -> list[Any]:
         name = self.buffer.name
@@ -178,8 +175,14 @@ class _Owned:
         return [start, *[one(stmt) for stmt in body], Store(self.buffer, at, local)]
 
     def _is_covered(self, body: list[Any], rest: list[int]) -> bool:
-        """Whether a grid point surely writes all of its elements."""
-        stores = [(at, loops) for at, loops in _stores(body, self.buffer.name, {})]
+        """Whether a grid point surely writes all of its elements before it reads any."""
+        name = self.buffer.name
+        if any(not use.writes for use in self.uses):  # then the first loop writes all
+            first = next(s for s in body if _touches([s], name))
+            if _touches([first], name, reads=True) and not _writes_first(first, name):
+                return False
+            body = [first]
+        stores = list(_stores(body, name, {}))
         for at, loops in stores:
             names = [i.symbol_name for i in (at[d] for d in rest) if type(i) is Size]
             full = len(names) == len(rest) == len(set(names)) and set(names) == {*loops}
@@ -193,6 +196,34 @@ class _Owned:
         fixed = {at[rest[0]] for at, loops in stores
                  if not loops and type(at[rest[0]]) is int}  # fmt: skip
         return fixed == set(range(self.buffer.shape[rest[0]]))
+
+
+def _touches(body: list[Any], name: str, *, reads: bool = False) -> bool:
+    """Whether statements write or read a buffer, or read it."""
+    stmts = list(statements(body))
+    values = subvalues(v for s in stmts for v in values_of(s))
+    if any(isinstance(v, Load) and v.buffer.name == name for v in values):
+        return True
+    stores = (s for s in stmts if isinstance(s, Store))
+    return not reads and any(s.buffer.name == name for s in stores)
+
+
+def _writes_first(stmt: Any, name: str) -> bool:
+    """Whether a nest of loops reads a buffer only where it has just written it."""
+    while isinstance(stmt, For) and len(stmt.body) == 1:
+        (stmt,) = stmt.body
+    body = stmt.body if isinstance(stmt, For) else [stmt]
+    written: Any = None
+    for one in body:
+        if isinstance(one, (For, When)) and _touches([one], name):
+            return False
+        for value in subvalues(values_of(one)):
+            mine = isinstance(value, Load) and value.buffer.name == name
+            if mine and (written is None or not same_shape(value.at, written)):
+                return False
+        if isinstance(one, Store) and one.buffer.name == name:
+            written = one.at
+    return True
 
 
 def _is_symbol(index: Any, name: str) -> bool:

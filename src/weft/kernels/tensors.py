@@ -109,14 +109,13 @@ def as_tensors(
 
     types = [TensorType(tuple(map(known, x.shape)), x.dtype) for x in inputs]
     made = build(kernel.source, kernel.signature, scope, types, constants).kernel
-    run = _Run(made, sizes)
+    device = inputs[0].device if inputs else None
+    run = _Run(made, sizes, device)
     count = len(inputs)
     run.arrays = dict(zip([b.name for b in made.buffers[:count]], inputs, strict=True))
     for buffer in made.buffers[count:]:
         shape = [run.number(n) for n in buffer.shape]
-        run.arrays[buffer.name] = zeros(
-            shape, dtype=buffer.dtype, device=inputs[0].device if inputs else None
-        )
+        run.arrays[buffer.name] = zeros(shape, dtype=buffer.dtype, device=device)
     run.body(made.body, dict(made.parallel))
     return [run.arrays[b.name] for b in made.buffers[count:]]
 
@@ -124,7 +123,8 @@ def as_tensors(
 class _Run:
     """The statements of one kernel, for all values of the loop variables at once."""
 
-    def __init__(self, kernel: Any, sizes: Mapping[str, Any]) -> None:
+    def __init__(self, kernel: Any, sizes: Mapping[str, Any], device: Any) -> None:
+        self.device = device
         loops = [s for s in statements(kernel.body) if isinstance(s, For)]
         extents = [*kernel.parallel, *[(s.var, s.extent) for s in loops]]
         self.axis = {name: k for k, (name, _) in enumerate(extents)}
@@ -193,7 +193,7 @@ class _Run:
         totals = _totals(stmt, before)
         for name, combine in totals.items():
             first = identity(combine, before[name].dtype)
-            self.locals[name] = tensor(first.value, dtype=first.dtype)
+            self.locals[name] = self._number(first.value, first.dtype)
         self.body(stmt.body, {**loops, stmt.var: stmt.extent})
         for name, combine in totals.items():
             total = self._combined(combine, self.locals[name], stmt.var)
@@ -221,23 +221,36 @@ class _Run:
         index = self._places(stmt.at)
         if self.mask is not None:
             value = where(self.mask, value, self._loaded(array, stmt.at))
-        if not index:
-            self.arrays[buffer.name] = value.reshape(())
-            return
         shape = [self.extent[v] if v in many else 1 for v in self.axis]
-        value = value.expand(shape) if isinstance(value, Tensor) else value
-        whole = [i if isinstance(i, Tensor) else tensor(i) for i in index]
+        value = value.expand(shape)
+        if self._is_whole(stmt, many):
+            own = [self.axis[i.symbol_name] for i in stmt.at]
+            rest = [d for d in range(len(shape)) if d not in own]
+            self.arrays[buffer.name] = value.permute([*rest, *own]).reshape(array.shape)
+            return
+        whole = [i if isinstance(i, Tensor) else self._number(i) for i in index]
         whole = [i.expand(shape) for i in whole]
         self.arrays[buffer.name] = index_put(array, tuple(whole), value)
+
+    def _is_whole(self, stmt: Store, loops: dict[str, Any]) -> bool:
+        """Whether a statement writes all elements, in the order of loop variables."""
+        names = [i.symbol_name if type(i) is Size else "" for i in stmt.at]
+        return set(names) == loops.keys() and all(
+            same(loops[name], n)
+            for name, n in zip(names, stmt.buffer.shape, strict=True)
+        )
+
+    def _number(self, value: Any, dtype: Any = dtypes.int64) -> Tensor:
+        return tensor(value, dtype=dtype, device=self.device)
 
     # -- values
 
     def value(self, value: Any) -> Any:
         if isinstance(value, Const):
-            return tensor(value.value, dtype=value.dtype)
+            return self._number(value.value, value.dtype)
         if isinstance(value, Position):
             found = self.index(value.at)
-            return found if isinstance(found, Tensor) else tensor(found)
+            return found if isinstance(found, Tensor) else self._number(found)
         if isinstance(value, Load):
             return self._loaded(self.arrays[value.buffer.name], value.at)
         if isinstance(value, Local):
@@ -293,14 +306,15 @@ class _Run:
             return a % b
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
             return min(a, b) if atom.kind == "min" else max(a, b)
-        a, b = (x if isinstance(x, Tensor) else tensor(x) for x in (a, b))
+        a, b = (x if isinstance(x, Tensor) else self._number(x) for x in (a, b))
         return minimum(a, b) if atom.kind == "min" else maximum(a, b)
 
     def _symbol(self, name: str) -> Any:
         if name in self.sizes:
             return self.sizes[name]
         if name not in self.indices:
-            self.indices[name] = self.along(name, arange(self.extent[name]))
+            count = arange(self.extent[name], device=self.device)
+            self.indices[name] = self.along(name, count)
         return self.indices[name]
 
 
