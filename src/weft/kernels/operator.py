@@ -13,7 +13,7 @@ from weft import dtype as dtypes
 from weft.compile.loop.interpret import run_kernel
 from weft.core.device import cpu
 from weft.core.lowering import OwnLoops
-from weft.core.op import Op, TensorType, known_op, register, rule_names
+from weft.core.op import Op, TensorType, register_unlisted, rule_names
 from weft.core.size import Scope
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, WeftError
@@ -71,17 +71,12 @@ class Kernel:
         build(self.source, self.signature, scope, types, constants)
 
     def _record(self, text: str) -> Op:
-        """The operator's record; that of an equal kernel, if there is one."""
+        """The operator's record, named by the kernel's text and its numbers."""
         numbers = {k: v for k, v in self.source.outside.items()
                    if isinstance(v, (bool, int, float)) and k in self.source.text}  # fmt: skip
         parts = (text, self.source.text, sorted(numbers.items(), key=lambda p: p[0]))
         digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
         name = f"kernel::{self.source.name}.{digest}"
-        known = known_op(name)
-        if known is not None and known.vjp is not None and known.vjp.derived:  # type: ignore[union-attr]
-            return known
-        if known is not None:  # another of the same text, with a gradient of its own
-            name = f"{name}.{id(self):x}"
         made = [a.name if a.name not in self.signature.changed else f"new_{a.name}"
                 for a in self.signature.made]  # fmt: skip
         op = Op(
@@ -94,7 +89,7 @@ class Kernel:
             lower=OwnLoops(self._loops),
         )
         op.kernel = functools.partial(native.run, op)
-        return register(op)
+        return register_unlisted(op)
 
     # -- types and loops
 
@@ -159,7 +154,6 @@ class Kernel:
 
         names = [a.name for a in self.signature.given]
         rule.names = ("need", *names, *self.signature.constants)  # type: ignore[attr-defined]
-        rule.derived = True  # type: ignore[attr-defined]
         return rule
 
     def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,7 +198,6 @@ class Kernel:
             return found
 
         joint.names = names  # type: ignore[attr-defined]
-        joint.derived = False  # type: ignore[attr-defined]
         self.op.vjp = joint
         self.op.plans.clear()
         return rule

@@ -185,12 +185,12 @@ class _Run:
         self.mask = before
 
     def _for(self, stmt: For, loops: dict[str, Any]) -> None:
-        why = conflict([stmt.var, ""], ["", stmt.var], {stmt.var: stmt.extent},
-                       stmt.body)  # fmt: skip
-        if why:
-            raise Underived(f"iterations of a loop depend on one another: {why}")
         before = dict(self.locals)
         totals = _totals(stmt, before)
+        free = _in_any_order(stmt.body, totals)
+        why = conflict([stmt.var, ""], ["", stmt.var], {stmt.var: stmt.extent}, free)
+        if why:
+            raise Underived(f"iterations of a loop depend on one another: {why}")
         for name, combine in totals.items():
             first = identity(combine, before[name].dtype)
             self.locals[name] = self._number(first.value, first.dtype)
@@ -347,6 +347,18 @@ def _totals(loop: For, known: Mapping[str, Any]) -> dict[str, str]:
         if len(list(_reads(loop, name))) != mine:
             raise Underived(f"{name} is read in the loop that accumulates it")
     return found
+
+
+def _in_any_order(body: list[Any], totals: Mapping[str, str]) -> list[Any]:
+    """Statements that say of some locals that the order of their sums is free."""
+    stmts = []
+    for stmt in body:
+        if isinstance(stmt, (For, When)):
+            stmt = stmt._replace(body=_in_any_order(stmt.body, totals))
+        if isinstance(stmt, Set) and stmt.local.name in totals:
+            stmt = stmt._replace(reorder=True)
+        stmts.append(stmt)
+    return stmts
 
 
 def _combines(stmt: Set) -> str | None:
