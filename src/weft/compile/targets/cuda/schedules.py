@@ -19,10 +19,12 @@ from weft.compile.loop.ir import (
     Buffer,
     For,
     Kernel,
+    Let,
     Load,
     Set,
     Store,
     When,
+    block_size,
     combined,
     statements,
     subvalues,
@@ -60,6 +62,11 @@ def flat_schedule(kernel: Kernel) -> Kernel:
     try:
         if len(names) == 1 and is_linear(kernel):
             return _in_vectors(kernel, nest_of(kernel)[0])
+        if count := _vector_of_last(kernel):
+            kernel = tile(kernel, names[-1], count, names=("vector", "i"))
+            kernel = in_parallel(kernel, [*names[:-1], "vector"])
+            (inner,) = kernel.body
+            return kernel._replace(body=[inner._replace(vector=count)])
         return in_parallel(kernel, names)
     except GraphError:  # positions are too intricate for a proof
         return apart(kernel, len(names))
@@ -76,6 +83,25 @@ def _in_vectors(kernel: Kernel, loop: For) -> Kernel:
     kernel = parallelise(kernel, "thread")
     (inner,) = kernel.body
     return kernel._replace(body=[inner._replace(vector=count)])
+
+
+def _vector_of_last(kernel: Kernel) -> int:
+    """The neighbours along the last axis that a thread takes at once; 0: one.
+
+    Everything is stored in order, or is the same for all of them.
+    """
+    loop = nest_of(kernel)[-1]
+    if isinstance(loop.extent, Size) or any(isinstance(s, For) for s in loop.body):
+        return 0
+    steps = [
+        (buffer, coefficient(flat_position(at, buffer.shape), loop.var))
+        for buffer, at in uses(loop.body)
+    ]
+    if not all(step is not None and _at_most_one(step) for _, step in steps):
+        return 0
+    widths = [b.dtype.itemsize for b, step in steps if not same(step, 0)]
+    count = _COST.vector // max([2, *widths])
+    return count if count >= 2 and loop.extent % count == 0 else 0
 
 
 def row_schedule(group: Group, kernel: Kernel) -> Kernel:
@@ -135,19 +161,18 @@ def _on_threads(kernel: Kernel) -> Kernel:
 
 def _vector(kernel: Kernel, rows: list[For]) -> int:
     """The neighbours that a thread takes at once; 0 if rows cannot be cut so."""
-    count = _COST.vector // max(max(b.dtype.itemsize for b in kernel.buffers), 2)
-    whole = all(not isinstance(s.extent, Size) and s.extent % count == 0 for s in rows)
-    long = whole and max(s.extent for s in rows) >= count * _COST.least_row
-    if count < 2 or not long:
-        return 0
-    names = {s.var for s in rows}
     steps = [
-        coefficient(flat_position(at, buffer.shape), name)
+        (buffer, coefficient(flat_position(at, buffer.shape), s.var))
         for s in rows
         for buffer, at in uses(s.body)
-        for name in names & {s.var}
     ]
-    return count if all(s is not None and _at_most_one(s) for s in steps) else 0
+    if not all(step is not None and _at_most_one(step) for _, step in steps):
+        return 0
+    widths = [b.dtype.itemsize for b, step in steps if not same(step, 0)]
+    count = _COST.vector // max([2, *widths])
+    whole = all(not isinstance(s.extent, Size) and s.extent % count == 0 for s in rows)
+    long = whole and max(s.extent for s in rows) >= count * _COST.least_row
+    return count if count >= 2 and long else 0
 
 
 def _at_most_one(step: Any) -> bool:
@@ -207,7 +232,32 @@ def spread(kernel: Kernel) -> Kernel:
     rows = [s for s in stmts if isinstance(s, For) and _moves_much(s)]
     if not rows or not _serial_around(kernel, rows):
         return kernel
-    return _on_threads(kernel)
+    kernel = _on_threads(kernel)
+    return kernel._replace(body=_looking_ahead(kernel.body, block_size(kernel)))
+
+
+def _looking_ahead(body: list[Any], threads: int) -> list[Any]:
+    """Loops over a condition that seldom holds, as a scatter's into some rows."""
+    if threads < _COST.least_row:
+        return body
+    stmts = []
+    for stmt in body:
+        if isinstance(stmt, For) and _seeks(stmt):
+            stmt = stmt._replace(ahead=threads)
+        elif isinstance(stmt, For):
+            stmt = stmt._replace(body=_looking_ahead(stmt.body, threads))
+        stmts.append(stmt)
+    return stmts
+
+
+def _seeks(loop: For) -> bool:
+    """Whether a loop only does something where a condition holds that it does not change."""
+    *lets, last = loop.body
+    if not isinstance(last, When) or not all(isinstance(s, Let) for s in lets):
+        return False
+    written = {s.buffer.name for s in statements(last.body) if isinstance(s, Store)}
+    values = subvalues([last.condition, *[let.value for let in lets]])
+    return not any(isinstance(v, Load) and v.buffer.name in written for v in values)
 
 
 def _moves_much(loop: For) -> bool:
