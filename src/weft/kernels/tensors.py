@@ -185,6 +185,8 @@ class _Run:
         self.mask = before
 
     def _for(self, stmt: For, loops: dict[str, Any]) -> None:
+        if type(self.extent[stmt.var]) is int and self.extent[stmt.var] <= 0:
+            return
         before = dict(self.locals)
         totals = _totals(stmt, before)
         free = _in_any_order(stmt.body, totals)
