@@ -67,8 +67,9 @@ def _program(
     try:
         node = builder.add(op, tuple(inputs), dict(params))
         several = type(node.type) is tuple
-        outs = [builder.pick(node, k) for k in range(len(op.outputs))]
-        graph = builder.finish(outs if several else [node])
+        picks = range(len(op.outputs)) if several else ()
+        outs = [builder.pick(node, k) for k in picks] or [node]
+        graph = builder.finish(outs)
         passes = (*TENSOR_PASSES, *KERNEL_PASSES)
         program = compiled(graph, passes=passes, replay=replay)
     except WeftError:
