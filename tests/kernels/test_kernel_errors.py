@@ -1,4 +1,5 @@
 """Every mistake in a kernel is an error that says what was expected, and the line."""
+# ruff: noqa: B007, F841  (bodies that are wrong in one way)
 
 import linecache
 import math
@@ -44,7 +45,9 @@ def test_signatures(text, what):
 
 
 def test_a_kernel_needs_a_signature():
-    with pytest.raises(ArgumentError, match="expected a signature, as in @weft.kernel"):
+    with pytest.raises(
+        ArgumentError, match=r"expected a signature, as in @weft\.kernel"
+    ):
 
         @weft.kernel
         def kernel(x, out):
@@ -52,7 +55,7 @@ def test_a_kernel_needs_a_signature():
 
 
 def test_parameters_are_those_of_the_signature():
-    with pytest.raises(KernelError, match="expected the parameters .*, x, out, got x"):
+    with pytest.raises(KernelError, match=r"expected the parameters .*, x, out, got x"):
 
         @weft.kernel(ONE)
         def kernel(x):
@@ -363,10 +366,11 @@ def test_a_float_is_no_whole_number():
 # -- calls
 
 
-@weft.kernel("x: float32[n, m], w: float32[m], a: float32, k: int -> out: float32[n, k]")
+@weft.kernel(
+    "x: float32[n, m], w: float32[m], a: float32, k: int -> out: float32[n, k]"
+)
 def kernel(x, w, a, k, out):
-    n, m = x.shape
-    for i in weft.kernel.grid(n):
+    for i in weft.kernel.grid(x.shape[0]):
         for j in range(k):
             out[i, j] = a * x[i, 0] * w[0]
 

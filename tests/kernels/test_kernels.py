@@ -1,6 +1,7 @@
 """``weft.kernel``: values, devices, transforms, changes in place and gradients."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -191,7 +192,9 @@ def test_arguments_may_be_views(device, rng):
     check(softmax(x.t()), [x.t().softmax(1).cpu()])
     check(softmax(x[::2, 1:]), [x[::2, 1:].softmax(1).cpu()])
     row = x[:1].expand(4, 5)
-    check(weft.compile(lambda v: softmax(v.expand(4, 5)))(x[:1]), [row.softmax(1).cpu()])
+    check(
+        weft.compile(lambda v: softmax(v.expand(4, 5)))(x[:1]), [row.softmax(1).cpu()]
+    )
 
 
 def test_no_elements(device):
@@ -206,7 +209,6 @@ def test_a_program_serves_several_sizes(rng):
     for n, m in ((3, 4), (5, 9), (2, 33)):
         x = weft.tensor(rng.standard_normal((n, m)))
         check(step(x), [x.softmax(1)])
-    assert len(step.programs) <= 2 if hasattr(step, "programs") else True
 
 
 # -- in place
@@ -222,7 +224,8 @@ def test_changes_in_place(device, compiled, rng):
     check(tuple(tensors), [p - 0.5 * new_m, new_m, g])
     assert not compiled or len(found) == 2
     if not compiled:
-        assert found[0] is tensors[0] and found[1] is tensors[1]
+        assert found[0] is tensors[0]
+        assert found[1] is tensors[1]
     step(*tensors, 0.25)
     newer = 0.9 * new_m + g
     check(tensors[0], [p - 0.5 * new_m - 0.25 * newer])
@@ -408,8 +411,7 @@ def test_a_backward_rule(rng):
 
 
 def test_backward_rules_are_checked():
-    with pytest.raises(weft.errors.ArgumentError, match="expected the backward rule to "
-                       "take some of .*, got y"):  # fmt: skip
+    with pytest.raises(weft.errors.ArgumentError, match=r"to take some of .*, got y"):
         decayed.backward(lambda g, y: g)
 
 
@@ -475,10 +477,11 @@ def test_static_graphs(rng):
     check(weft.tensor(found), [weft.tensor(2 * x).softmax(1)])
 
 
-def test_a_graph_is_saved_by_the_kernels_name(tmp_path, rng):
+def test_a_graph_names_its_kernels(rng):
     x = weft.tensor(rng.standard_normal((2, 3)))
     graph = weft.graph.capture(softmax, x).graph
     assert softmax.op.name in str(graph)
+    assert pickle.loads(pickle.dumps(softmax.op)) is softmax.op
 
 
 def test_numbers_from_outside_are_those_of_the_definition():
@@ -491,7 +494,8 @@ def test_numbers_from_outside_are_those_of_the_definition():
         return kernel
 
     two, three = scaled(2), scaled(3)
-    assert two(weft.ones(1)).item() == 2 and three(weft.ones(1)).item() == 3
+    assert two(weft.ones(1)).item() == 2
+    assert three(weft.ones(1)).item() == 3
     assert two.op.name != three.op.name
 
 

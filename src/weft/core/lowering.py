@@ -144,7 +144,9 @@ class OwnLoops(Record):
     build: Callable[..., Any]
 
 
-Scan = Running | Fold | Rowwise | OwnLoops  # loops with states, which nothing else joins
+Scan = (
+    Running | Fold | Rowwise | OwnLoops
+)  # loops with states, which nothing else joins
 
 
 class Varied(Record):

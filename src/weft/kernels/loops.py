@@ -119,8 +119,8 @@ class _Owned:
         if not same(extent, self.buffer.shape[axis]):
             raise self.source.error(
                 self.loops.tree,
-                f"expected a grid of {self.buffer.shape[axis]}, the size of axis {axis} "
-                f"of {self.buffer.name}, got {extent}",
+                f"expected a grid of {self.buffer.shape[axis]}, the size of axis "
+                f"{axis} of {self.buffer.name}, got {extent}",
             )
         return axis
 
@@ -137,7 +137,9 @@ class _Owned:
         at = [scope.symbol(self.axes[d]) if d in self.axes else 0 for d in
               range(len(self.buffer.shape))]  # fmt: skip
         names = {d: f"o{d}{self.buffer.name.lower()}_" for d in rest}
-        names = {d: "".join(c for c in n if c.isalnum()) + "_" for d, n in names.items()}
+        names = {
+            d: "".join(c for c in n if c.isalnum()) + "_" for d, n in names.items()
+        }
         for d, name in names.items():
             scope.bounds[name] = self.buffer.shape[d]
             at[d] = scope.symbol(name)
@@ -175,7 +177,7 @@ class _Owned:
         return [start, *[one(stmt) for stmt in body], Store(self.buffer, at, local)]
 
     def _is_covered(self, body: list[Any], rest: list[int]) -> bool:
-        """Whether a grid point surely writes all of its elements before it reads any."""
+        """Whether a grid point surely writes all its elements before it reads any."""
         name = self.buffer.name
         if any(not use.writes for use in self.uses):  # then the first loop writes all
             first = next(s for s in body if _touches([s], name))
@@ -272,5 +274,3 @@ def _accumulated(stmt: Any, loop: For) -> Any:
     if len(others) != 1 or len(uses) != 1 or len(sets) != 1:
         return stmt
     return Set(local, Call(value.name, (local, others[0]), value.dtype), reorder=True)
-
-

@@ -72,8 +72,12 @@ class Kernel:
 
     def _record(self, text: str) -> Op:
         """The operator's record, named by the kernel's text and its numbers."""
-        numbers = {k: v for k, v in self.source.outside.items()
-                   if isinstance(v, (bool, int, float)) and k in self.source.text}  # fmt: skip
+        outside = self.source.outside.items()
+        numbers = {
+            k: v
+            for k, v in outside
+            if isinstance(v, (bool, int, float)) and k in self.source.text
+        }
         parts = (text, self.source.text, sorted(numbers.items(), key=lambda p: p[0]))
         digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
         name = f"kernel::{self.source.name}.{digest}"

@@ -222,7 +222,9 @@ def called(name: str, args: Sequence[Any]) -> Scalar:
     if not has_function(name, [kind.dtype] * len(args), kind.dtype) or name == "div":
         if not kind.dtype.is_inexact:
             kind = NUMBER if kind.weak else Kind(dtypes.default_dtype(), False)
-    elif kind.dtype is dtypes.bool_ and not tells and facts_of(name).identity is not None:
+    elif (
+        kind.dtype is dtypes.bool_ and not tells and facts_of(name).identity is not None
+    ):
         kind = INDEX  # sums of truth values count them
     values = tuple([value_of(a, kind.dtype) for a in args])
     if tells:

@@ -165,7 +165,9 @@ def _parts(text: str, whole: str) -> list[tuple[str, str | None, str | None]]:
     for part in re.split(r",(?![^\[]*\])", text) if text.strip() else ():
         match = _PART.fullmatch(part.strip())
         if match is None or not match[1].isidentifier():
-            raise _wrong(whole, f"expected 'name: dtype[size, …]', got {part.strip()!r}")
+            raise _wrong(
+                whole, f"expected 'name: dtype[size, …]', got {part.strip()!r}"
+            )
         found.append((match[1], match[2], match[3]))
     return found
 

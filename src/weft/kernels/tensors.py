@@ -1,7 +1,7 @@
 """The body of a kernel as a function of tensors, for its gradient.
 
-Every loop variable becomes an axis, and every scalar a tensor over the axes of the loops
-around it:
+Every loop variable becomes an axis, and every scalar a tensor over the axes of the
+loops around it:
 
     for i in grid(n):                          out = zeros(n)
         total = 0.0                            total = 0.0

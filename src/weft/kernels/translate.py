@@ -13,6 +13,7 @@ one is checked when the kernel runs, and one outside is an IndexError with its l
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -249,9 +250,7 @@ class _Translator:
             raise self.error(stmt, "expected names on the left, and x.shape or as many "
                                    "values on the right")  # fmt: skip
         if len(values) != len(names):
-            raise self.error(
-                stmt, f"expected {len(values)} names, as there are values"
-            )
+            raise self.error(stmt, f"expected {len(values)} names, as there are values")
         for name, one in zip(names, values, strict=True):
             self._set(name, one, stmt)
 
@@ -516,7 +515,9 @@ class _Translator:
         sign = scalars.SIGNS.get(type(tree.op))
         if sign is None:
             raise self.error(tree, "expected arithmetic of numbers, not of matrices")
-        return self._applied(sign, [self.value(tree.left), self.value(tree.right)], tree)
+        return self._applied(
+            sign, [self.value(tree.left), self.value(tree.right)], tree
+        )
 
     def _applied(self, sign: Any, args: list[Any], tree: Any) -> Any:
         try:
@@ -568,7 +569,7 @@ class _Translator:
                     return found
                 found = scalars.truth(self.value(one))
                 continue
-            stmts, value = self.inner(lambda one=one: scalars.truth(self.value(one)))
+            stmts, value = self.inner(functools.partial(self._truth, one))
             if type(value) is bool:
                 found = value if value is stops else found
             elif not stmts and _is_pure(value):
@@ -579,6 +580,9 @@ class _Translator:
                 self.body.append(When(on, [*stmts, Set(local, value)]))
                 found = local
         return found if type(found) is bool else Scalar(found)
+
+    def _truth(self, tree: ast.expr) -> Any:
+        return scalars.truth(self.value(tree))
 
     def _value_IfExp(self, tree: ast.IfExp) -> Any:
         condition = scalars.truth(self.value(tree.test))
@@ -610,9 +614,7 @@ class _Translator:
         if tree.keywords or any(isinstance(a, ast.Starred) for a in tree.args):
             raise self.error(tree, "expected plain arguments, by position")
         if function in (where, np.where) and len(tree.args) == 3:
-            return self._value_IfExp(
-                ast.copy_location(ast.IfExp(*tree.args), tree)  # type: ignore[call-arg]
-            )
+            return self._value_IfExp(ast.copy_location(ast.IfExp(*tree.args), tree))
         args = [self.value(one) for one in tree.args]
         try:
             return self._called(function, args, tree)
@@ -707,4 +709,3 @@ def _assignments(tree: ast.FunctionDef) -> dict[str, int]:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             found[node.target.id] = found.get(node.target.id, 0) + 1
     return found
-

@@ -429,9 +429,7 @@ class Fusion:
         lower = lowering_of(node)
         if isinstance(lower, View) and self.supported(node):
             return
-        if node.op is PICK and isinstance(
-            self.unit.get(node.inputs[0]), Group
-        ):
+        if node.op is PICK and isinstance(self.unit.get(node.inputs[0]), Group):
             self._pick(node, self.unit[node.inputs[0]])
             return
         if self._is_free(node, lower):
