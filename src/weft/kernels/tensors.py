@@ -10,11 +10,12 @@ loops around it:
         out[i] = total                         out = total
 
 That is the same function where no iteration of a loop needs another one's values, but
-for sums, products and extremes; any other kernel has no derived gradient.
+for sums and extremes; any other kernel has no derived gradient.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,17 +39,15 @@ from weft.compile.loop.ir import (
     values_of,
 )
 from weft.compile.lower.values import identity
-from weft.core.op import TensorType, find_op
+from weft.core.lowering import Reduction
+from weft.core.op import Op, TensorType, all_ops, find_op
 from weft.core.size import Scope, Size, same
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError
 from weft.func.vjp import vjp
 from weft.kernels.loops import build
 from weft.ops.creation import arange, tensor, zeros, zeros_like
-from weft.ops.cumulative import prod
-from weft.ops.extremes import amax, amin
 from weft.ops.indexing import index_put
-from weft.ops.reduce import sum as summed
 from weft.ops.select import maximum, minimum, where
 
 
@@ -207,11 +206,10 @@ class _Run:
         axis, rank = self.axis[var], len(self.axis)
         shape = [*([1] * (rank - value.ndim)), *value.shape]
         shape[axis] = self.extent[var]
-        value = value.expand(shape)
-        for name, reduce in _REDUCTIONS.items():
-            if name == combine:
-                return reduce(value, axis)
-        raise Underived(f"a loop accumulates with {combine}")
+        reduce = _reduction(combine)
+        if reduce is None:
+            raise Underived(f"a loop accumulates with {combine}")
+        return reduce(value.expand(shape), dim=(axis,), keepdim=True)
 
     def _store(self, stmt: Store, loops: dict[str, Any]) -> None:
         buffer, value = stmt.buffer, self.value(stmt.value)
@@ -320,12 +318,14 @@ class _Run:
         return self.indices[name]
 
 
-_REDUCTIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
-    "add": lambda x, axis: summed(x, axis, keepdim=True, dtype=x.dtype),
-    "mul": lambda x, axis: prod(x, axis, keepdim=True, dtype=x.dtype),
-    "maximum": lambda x, axis: amax(x, axis, keepdim=True),
-    "minimum": lambda x, axis: amin(x, axis, keepdim=True),
-}
+@functools.cache
+def _reduction(combine: str) -> Op | None:
+    """The operator that combines the elements along axes with a function."""
+    for op in all_ops():
+        rule = op.lower
+        if isinstance(rule, Reduction) and rule.combine == combine and rule.splits:
+            return op
+    return None
 
 
 def _function(name: str) -> Callable[..., Any]:
