@@ -118,9 +118,7 @@ class _Kernel:
         thread = Value(b, b.trunc(special(b, "tid.x"), I32))
         self.threads = Threads(b, thread, 32 * self.shape.warps)
         of_keys = form.kind == "keys"
-        self.own_limit, self.limit = (
-            (self.n, self.m) if of_keys else (self.m, self.n)
-        )
+        self.own_limit, self.limit = (self.n, self.m) if of_keys else (self.m, self.n)
         self._place(of_keys)
         self._tiles(module)
 
@@ -479,7 +477,9 @@ def _gradients(kernel: _Kernel) -> None:
     total = sums.load()
     tiles = range(kernel.shape.tiles)
     once = Value(b, F32(1.0))
-    kernel.write("dk" if of_keys else "dq", total[0], [[kernel.scale] * 2 for _ in tiles])
+    kernel.write(
+        "dk" if of_keys else "dq", total[0], [[kernel.scale] * 2 for _ in tiles]
+    )
     if of_keys:
         kernel.write("dv", total[1], [[once] * 2 for _ in tiles])
 

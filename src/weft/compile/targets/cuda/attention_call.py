@@ -44,7 +44,9 @@ class Attention(LibraryCall):
         depth = q.shape[-1]
         if isinstance(depth, Size) or v.shape[-1] != depth or q.dtype.name not in NAMES:
             return False
-        return 0 < depth <= max(DEPTHS) and not depth % CHUNK and node.params["scale"] > 0
+        return (
+            0 < depth <= max(DEPTHS) and not depth % CHUNK and node.params["scale"] > 0
+        )
 
     @staticmethod
     def row_axes(node: Node) -> int | None:

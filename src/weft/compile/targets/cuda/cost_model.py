@@ -18,7 +18,9 @@ class Blocks:
 
     threads: int = 256  # of a block whose threads each take iterations of their own
     vector: int = 16  # bytes that a thread loads and stores at once
-    short_row: int = 8  # elements of a row that one thread takes alone
+    short_row: int = 128  # bytes of a row that one thread takes alone: a cache's line
+    column: int = 8  # bytes of a row that a thread takes, where it sums columns
+    columns: int = 1 << 16  # threads that must be left, to have several columns each
     loads: int = 8  # of a thread in a row: fewer would leave the memory idle
     loads_again: int = 4  # the same, where a row is read again: more threads hide more
     least_row: int = 32  # threads of a row: a warp

@@ -14,6 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft import dtype as dtypes
 from weft.compile.emit import scalar
 from weft.compile.emit.control_flow import I1, I32, I64, VOID, i64, loop, when
 from weft.compile.emit.isa import Isa
@@ -32,6 +33,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.lower.values import identity
 from weft.compile.targets.cuda.cost_model import COST
+from weft.dtype import DType
 
 WARP = 32
 _ALIGN = COST.blocks.vector
@@ -67,6 +69,28 @@ def barrier(b: Any) -> None:
         b.module, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.FunctionType(VOID, [I32])
     )
     b.call(wait, [ir.Constant(I32, 0)])
+
+
+def narrowed(b: Any, value: Any, dtype: DType, isa: Isa) -> Any:
+    """The pattern of a half type's number, by the GPU's own conversions."""
+    if dtype is not dtypes.bfloat16:
+        return scalar.narrowed(b, value, dtype, native=isa.converts_half)
+    return b.bitcast(b.fptrunc(value, _BFloat()), ir.IntType(16))
+
+
+class _BFloat(ir.Type):
+    """LLVM's bfloat16, which llvmlite does not know."""
+
+    intrinsic_name = "bf16"
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
 
 
 def shared_memory(module: ir.Module, name: str, element: Any, count: int) -> Any:
@@ -247,6 +271,9 @@ class _Emitter(KernelEmitter):
         self.cache.clear()
         if self.shared:
             barrier(self.b)
+
+    def _narrowed(self, value: Any, dtype: Any) -> Any:
+        return narrowed(self.b, value, dtype, self.isa)
 
     # -- totals of threads
 

@@ -15,6 +15,7 @@ from weft.compile.program.strided_views import batches, needs_copy, outline, vie
 from weft.compile.targets.cuda.attention_call import Attention
 from weft.compile.targets.cuda.code import SharedCode
 from weft.compile.targets.cuda.gemm import THREADS, TILE
+from weft.config import config
 from weft.dtype import DType
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -128,7 +129,7 @@ class ProductWork:
         if left is None or right is None:
             return False
         self.shared.cublas.product(
-            *names, False, (self.m, self.n, self.k),
+            *names, config.matmul_precision != "highest", (self.m, self.n, self.k),
             (where[0], *left, self.steps[0]), (where[1], *right, self.steps[1]),
             (where[2], self.n, self.steps[2] or self.m * self.n), self.count,
         )  # fmt: skip

@@ -43,7 +43,7 @@ from weft.compile.loop.nest import (
 )
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses
-from weft.compile.loop.schedule import fuse, parallelise, tile
+from weft.compile.loop.schedule import fuse, jam, parallelise, tile
 from weft.compile.targets.cuda.cost_model import COST
 from weft.core.size import Size, hinted, same
 from weft.graph.ir import GraphError
@@ -93,13 +93,9 @@ def _vector_of_last(kernel: Kernel) -> int:
     loop = nest_of(kernel)[-1]
     if isinstance(loop.extent, Size) or any(isinstance(s, For) for s in loop.body):
         return 0
-    steps = [
-        (buffer, coefficient(flat_position(at, buffer.shape), loop.var))
-        for buffer, at in uses(loop.body)
-    ]
-    if not all(step is not None and _at_most_one(step) for _, step in steps):
+    widths = _along(loop.var, loop.body)
+    if widths is None:
         return 0
-    widths = [b.dtype.itemsize for b, step in steps if not same(step, 0)]
     count = _COST.vector // max([2, *widths])
     return count if count >= 2 and loop.extent % count == 0 else 0
 
@@ -116,7 +112,7 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
     names = [name for name, _ in group.outer]
     if len(group.shape) - 1 in group.kept:
         kernel, names = one_column(kernel, names)
-        return apart(kernel, len(names))
+        return _wider(apart(kernel, len(names)))
     return _on_threads(apart(kernel, len(names)))
 
 
@@ -143,6 +139,37 @@ def _runs_along(var: str, buffer: Buffer, at: tuple[Any, ...]) -> bool:
     return step is not None and same(step, 1)
 
 
+def _wider(kernel: Kernel) -> Kernel:
+    """Several columns for each thread, where loads would be short."""
+    name, extent = kernel.parallel[-1]
+    sizes = [n for _, n in kernel.parallel]
+    loops = [s for s in kernel.body if isinstance(s, For)]
+    accesses = _along(name, [stmt for loop in loops for stmt in loop.body])
+    if accesses is None or any(isinstance(n, Size) for n in sizes):
+        return kernel
+    count = _COST.column // max([2, *accesses])
+    if count < 2 or extent % count or math.prod(sizes) < count * _COST.columns:
+        return kernel
+    try:
+        return jam(kernel, name, count)
+    except GraphError:
+        return kernel
+
+
+def _along(name: str, body: list[Any]) -> list[int] | None:
+    """The sizes of elements that statements read or write in order along an axis.
+
+    None where they go through memory otherwise.
+    """
+    steps = [
+        (buffer, coefficient(flat_position(at, buffer.shape), name))
+        for buffer, at in uses(body)
+    ]
+    if not all(step is not None and _at_most_one(step) for _, step in steps):
+        return None
+    return [b.dtype.itemsize for b, step in steps if not same(step, 0)]
+
+
 def _on_threads(kernel: Kernel) -> Kernel:
     """The innermost loops of rows, shared out to the threads of a block."""
     rows = [s for s in statements(kernel.body) if isinstance(s, For) and _is_row(s)]
@@ -150,8 +177,10 @@ def _on_threads(kernel: Kernel) -> Kernel:
     if not rows:
         return kernel
     known = [length[0] for length in lengths if length is not None]
-    if known and len(known) == len(lengths) and max(known) <= _COST.short_row:
-        return kernel
+    widths = [n for s in rows for n in _along(s.var, s.body) or [_COST.vector]]
+    short = _COST.short_row // max([2, *widths])
+    if known and len(known) == len(lengths) and max(known) <= short:
+        return kernel._replace(body=_unrolled(kernel.body))
     vector = _vector(kernel, rows)
     loads = _COST.loads if len(rows) == 1 else _COST.loads_again
     count = max(known, default=0) // max(vector, 1) // loads
@@ -161,15 +190,10 @@ def _on_threads(kernel: Kernel) -> Kernel:
 
 def _vector(kernel: Kernel, rows: list[For]) -> int:
     """The neighbours that a thread takes at once; 0 if rows cannot be cut so."""
-    steps = [
-        (buffer, coefficient(flat_position(at, buffer.shape), s.var))
-        for s in rows
-        for buffer, at in uses(s.body)
-    ]
-    if not all(step is not None and _at_most_one(step) for _, step in steps):
+    found = [_along(s.var, s.body) for s in rows]
+    if any(widths is None for widths in found):
         return 0
-    widths = [b.dtype.itemsize for b, step in steps if not same(step, 0)]
-    count = _COST.vector // max([2, *widths])
+    count = _COST.vector // max([2, *[n for widths in found for n in widths or ()]])
     whole = all(not isinstance(s.extent, Size) and s.extent % count == 0 for s in rows)
     long = whole and max(s.extent for s in rows) >= count * _COST.least_row
     return count if count >= 2 and long else 0
@@ -195,6 +219,22 @@ def _is_row(loop: For) -> bool:
            for s in rest):  # fmt: skip
         return False  # scratch memory is a thread's own
     return independent(loop.var, rest, loop.extent) is None
+
+
+def _unrolled(body: list[Any]) -> list[Any]:
+    """Short rows without a branch, so that neighbours are read at once."""
+    stmts = []
+    for stmt in body:
+        if (
+            isinstance(stmt, For)
+            and _is_row(stmt)
+            and not isinstance(stmt.extent, Size)
+        ):
+            stmt = stmt._replace(vector=stmt.extent)
+        elif isinstance(stmt, (For, When)):
+            stmt = stmt._replace(body=_unrolled(stmt.body))
+        stmts.append(stmt)
+    return stmts
 
 
 def _marked(body: list[Any], threads: int, vector: int) -> list[Any]:

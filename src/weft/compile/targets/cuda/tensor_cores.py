@@ -168,7 +168,9 @@ class Tile:
         """Four matrices of 8 x 8; ``own`` and ``beside`` say which row a lane names."""
         place = self.place + (own + row) * self.pitch
         chunk = (beside ^ (own & 7)) ^ (column // CHUNK)
-        text = f"ldmatrix.sync.aligned.m8n8.x4{how}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+        text = (
+            f"ldmatrix.sync.aligned.m8n8.x4{how}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+        )
         return _several(
             self.threads.b, I32, 4, text, [place + (chunk << 4)], "=r,=r,=r,=r,r"
         )
