@@ -22,7 +22,7 @@ compile compile/frontend compile/passes compile/fusion compile/lower compile/loo
 compile/emit compile/program compile/targets compile/targets/cpu compile/cost
 compile/tuning compile/recompute compile/explain compile/eager
 runtime nn optim utils training memory serialization linalg methods models datasets
-symbolic static layers array_api cli"""
+kernels symbolic static layers array_api cli"""
 HEAD = """\
 # Map of the source
 

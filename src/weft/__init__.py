@@ -132,6 +132,7 @@ _LAZY = (
     "graph",
     "hub",
     "jit",
+    "kernels",
     "layers",
     "library",
     "linalg",
@@ -228,6 +229,7 @@ _LAZY_GROUPS = {
     "squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy "
     "view_as_complex_copy view_as_real_copy view_copy",
     "sparse": "dsmm hsmm hspmm saddmm smm spmm sspaddmm",
+    "kernels": "kernel",
     "sizes": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "storage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
     "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
@@ -259,6 +261,7 @@ if _TYPE_CHECKING:
     )
     from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
     from weft.interchange import from_dlpack
+    from weft.kernels import kernel
     from weft.memory import set_memory_limit
     from weft.printing import set_printoptions
     from weft.compile.recompute.prediction import plan

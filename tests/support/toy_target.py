@@ -67,6 +67,9 @@ class LoopTarget:
     def row_schedule(self, group, kernel, loops):
         return kernel
 
+    def grid_schedule(self, kernel):
+        return kernel
+
     def refuses(self, kernel):
         return ""
 

@@ -9,6 +9,7 @@
     Running        the element follows from the one before it and the inputs' there
     Fold           the element is what a loop ends with
     Rowwise        a line of elements comes about as a whole
+    OwnLoops       the record brings the loops of its results along
     Varied         one of these, as shapes and parameters decide
     Composed       the operator is a program of others
     Library        a kernel of a library computes the result as a whole
@@ -134,7 +135,19 @@ class Rowwise(Record):
     routine: str
 
 
-Scan = Running | Fold | Rowwise  # loops with states, which nothing else joins
+class OwnLoops(Record):
+    """``build(scope, input_types, **params)`` is a kernel of the Loop IR.
+
+    Its buffers are those of the inputs, then those of the outputs. Iterations of its
+    parallel loops may run in any order.
+    """
+
+    build: Callable[..., Any]
+
+
+Scan = (
+    Running | Fold | Rowwise | OwnLoops
+)  # loops with states, which nothing else joins
 
 
 class Varied(Record):

@@ -306,6 +306,7 @@ class Op:
 
 
 _REGISTRY: dict[str, Op] = {}
+_UNLISTED: dict[str, Op] = {}  # records of programs: found by name, in no list
 _LATER: list[str] = []  # modules that define others
 _OWN: set[Op | None] = set()  # those that Weft's modules register
 
@@ -333,6 +334,12 @@ def is_own(op: Op) -> bool:
     True
     """
     return op in _OWN
+
+
+def register_unlisted(op: Op) -> Op:
+    """Let a record be found by its name, which a later one of that name replaces."""
+    _UNLISTED[op.name] = op
+    return op
 
 
 unregistered: list[Callable[[Op], None]] = []  # called with a record that is gone
@@ -380,7 +387,7 @@ def _define_all() -> None:
 
 def find_op(name: str) -> Op:
     """The record with this name."""
-    found = _REGISTRY.get(name)
+    found = known_op(name)
     if found is None:
         _define_all()
         found = _REGISTRY.get(name)
@@ -391,7 +398,7 @@ def find_op(name: str) -> Op:
 
 def known_op(name: str) -> Op | None:
     """The record with this name, or None."""
-    return _REGISTRY.get(name)
+    return _REGISTRY.get(name) or _UNLISTED.get(name)
 
 
 def all_ops() -> list[Op]:

@@ -180,6 +180,8 @@ def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) 
 def _may_share(program: Captured, array: Any, other: Any) -> bool:
     if isinstance(array, np.ndarray):
         return np.may_share_memory(array, other)
+    if isinstance(other, np.ndarray):  # a number, which is the host's
+        return False
     return program.device.shares(array, other)
 
 

@@ -27,11 +27,12 @@ def supported(node: Node) -> bool:
         return False
     if isinstance(rule, (Element, Scatter, Scan)):
         inputs = [i for i in node.inputs if type(i) is Node]
+        made = node.type if type(node.type) is tuple else (node.type,)
         if any(
-            same(n, 0) for n in node.shape
+            same(n, 0) for one in made for n in one.shape
         ):  # a call checks its indices all the same
             return False
-        return all(scalar.has_dtype(n.dtype) for n in (node, *inputs))
+        return all(scalar.has_dtype(n.dtype) for n in (*made, *inputs))
     if not isinstance(rule, (Pointwise, Reduction, Filled)):
         return False
     if isinstance(rule, Filled):

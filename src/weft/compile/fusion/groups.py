@@ -39,7 +39,7 @@ from weft.core.lowering import (
 )
 from weft.core.op import Op
 from weft.core.size import Scope, Size, same, same_shape
-from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
+from weft.graph.ir import CONSTANT, INPUT, PICK, READ, Graph, Node
 
 Index = tuple[Any, ...]
 Slot = tuple[Index, bool]
@@ -434,6 +434,9 @@ class Fusion:
         lower = lowering_of(node)
         if isinstance(lower, View) and self.supported(node):
             return
+        if node.op is PICK and isinstance(self.unit.get(node.inputs[0]), Group):
+            self._pick(node, self.unit[node.inputs[0]])
+            return
         if self._is_free(node, lower):
             bases = [o.base for o in self.operands(node) if isinstance(o, Operand)]
             self.free[node] = 1 + max([self.free.get(base, 0) for base in bases])
@@ -563,9 +566,15 @@ class Fusion:
         return group
 
     def _alone(self, node: Node) -> None:
-        group = self._new(node.shape)
+        several = type(node.type) is tuple
+        group = self._new(() if several else node.shape)
         group.alone = True
         group.add(node, group.vars, row=False)
+        self.unit[node] = group
+
+    def _pick(self, node: Node, group: Any) -> None:
+        """Add an output of a node with several to that one's group."""
+        group.add(node, (), row=False)
         self.unit[node] = group
 
     def _begin(self, node: Node) -> None:
@@ -770,8 +779,22 @@ class Fusion:
                             needed.add(base)
         for unit in self.units:
             if isinstance(unit, Group):
+                _pick_all(unit)
                 unit.outputs = [n for n in unit.nodes if n in needed]
         self.units = [u for u in self.units if isinstance(u, Call) or u.outputs]
+
+
+def _pick_all(group: Group) -> None:
+    """Add the outputs of a node with several that nobody reads: they are written."""
+    first = group.nodes[0]
+    if type(first.type) is tuple:
+        known = {n.params["index"] for n in group.nodes[1:]}
+        for k, kind in enumerate(first.type):
+            if k not in known:
+                name = f"{first.name}/{k}"
+                one = Node(PICK, (first,), {"index": k}, kind, name, (), first.module,
+                           first.code, first.lasti, first.role.part)  # fmt: skip
+                group.add(one, (), row=False)
 
 
 def fuse(graph: Graph, supported: Supported) -> list[Unit]:

@@ -38,11 +38,15 @@ from weft.graph.ir import GraphError
 
 
 def run_kernel(
-    kernel: Kernel, arrays: list[np.ndarray], sizes: Mapping[str, int]
+    kernel: Kernel,
+    arrays: list[np.ndarray],
+    sizes: Mapping[str, int],
+    places: Mapping[str, str] | None = None,
 ) -> None:
     """Run all iterations; arrays (in the order of the buffers) are changed in place.
 
-    An index outside its limits raises IndexError.
+    An index outside its limits raises IndexError; ``places`` are the source lines of
+    index variables, for its message.
     """
     symbols: dict[str, Any] = dict(sizes)
     symbols.update((name, evaluate(n, sizes)) for name, n in kernel.given)
@@ -57,9 +61,8 @@ def run_kernel(
     names = [name for name, _ in kernel.parallel]
     with np.errstate(all="ignore"):
         for position in itertools.product(*extents):
-            _Run(memory, {**symbols, **dict(zip(names, position, strict=True))}).body(
-                kernel.body
-            )
+            here = {**symbols, **dict(zip(names, position, strict=True))}
+            _Run(memory, here, places or {}).body(kernel.body)
 
 
 def _memory(array: np.ndarray, shape: list[int]) -> np.ndarray:
@@ -71,8 +74,14 @@ def _memory(array: np.ndarray, shape: list[int]) -> np.ndarray:
 class _Run:
     """One iteration of the parallel loops."""
 
-    def __init__(self, memory: dict[str, Any], symbols: dict[str, int]) -> None:
+    def __init__(
+        self,
+        memory: dict[str, Any],
+        symbols: dict[str, int],
+        places: Mapping[str, str],
+    ) -> None:
         self.memory = memory
+        self.places = places
         self.symbols = symbols
         self.locals: dict[str, Any] = {}
         self.calls: dict[int, Any] = {}  # the values of functions in this body
@@ -155,7 +164,10 @@ class _Run:
         value = int(self.value(stmt.value))
         found = value + limit if stmt.wrap and value < 0 else value
         if not 0 <= found < limit:
-            raise IndexError(f"index {value} is out of range for {limit} elements")
+            where = f"\n  {self.places[stmt.var]}" if stmt.var in self.places else ""
+            raise IndexError(
+                f"index {value} is out of range for {limit} elements{where}"
+            )
         return found
 
     def index(self, at: tuple[Any, ...]) -> tuple[int, ...]:

@@ -147,7 +147,7 @@ class Likeness:
             at = group.home[node]
         pairs = zip(node.inputs, group.operands[node], strict=True)
         return (
-            node.op, _params(node), node.dtype, _indices(node.shape),
+            node.op, _params(node), *_kind(node),
             self._number(node), node in group.rows, node in self.outputs,
             _indices(group.home[node]), *[self._operand(i, o, at) for i, o in pairs],
         )  # fmt: skip
@@ -155,7 +155,7 @@ class Likeness:
     def _operand(self, given: Any, operand: Any, at: Index | None) -> Any:
         if not isinstance(operand, Operand):
             return key_of(given)
-        base, kind = operand.base, (given.dtype, _indices(given.shape))
+        base, kind = operand.base, _kind(given)
         if base in self.group.home:
             views = _views(operand) if at is None else ()
             return "inside", self._number(base), kind, views
@@ -246,6 +246,13 @@ def _indices(index: Index) -> Any:
         if type(i) is Size:
             return tuple([i.terms if type(i) is Size else i for i in index])
     return tuple(index)
+
+
+def _kind(node: Node) -> Any:
+    """The key of a node's type, or of those of all its outputs."""
+    if type(node.type) is tuple:
+        return tuple([(one.dtype, _indices(one.shape)) for one in node.type])
+    return node.dtype, _indices(node.shape)
 
 
 def _params(node: Node) -> Any:

@@ -28,13 +28,16 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    statements,
     subvalues,
 )
-from weft.compile.loop.rewrite import replaced
+from weft.compile.loop.merge_index import merge_index
+from weft.compile.loop.rewrite import mapped, replaced
 from weft.compile.lower.base import Lowering
 from weft.compile.lower.values import as_dtype
 from weft.compile.tuning.choices import Loops
-from weft.core.lowering import Fold, Rowwise, Running, Scatter
+from weft.core.lowering import Fold, OwnLoops, Rowwise, Running, Scatter
+from weft.core.op import TensorType
 from weft.core.size import Size, smaller
 
 BLOCK = Loops().block
@@ -258,13 +261,62 @@ class FoldLoops(Lowering):
         return self._made(tuple(outer), [For(*last, [*begin, *loops, store])])
 
 
+class GridLoops(Lowering):
+    """One node whose record has loops of its own, with all of its outputs."""
+
+    def loops(self) -> Kernel:
+        node, *picks = self.group.nodes
+        given = [TensorType(self._sizes(i.shape), i.dtype) for i in node.inputs]
+        made = lowering_of(node).build(self.group.scope, given, **node.params)
+        outputs = sorted(picks, key=lambda n: n.params["index"]) or [node]
+        places = {b.name: k for k, b in enumerate(made.buffers)}
+        own = {
+            b.name: self.buffer(n)
+            for b, n in zip(made.buffers[len(given) :], outputs, strict=True)
+        }
+        operands = self.group.operands[node]
+        values: dict[Any, Any] = {}
+
+        def element(value: Any) -> Any:
+            if not isinstance(value, Load):
+                return value
+            if value.buffer.name in own:
+                return Load(own[value.buffer.name], value.at)
+            operand = operands[places[value.buffer.name]]
+            return self._argument(operand, value.at, 0, values, value.dtype)
+
+        def stored(stmt: Any) -> Any:
+            if isinstance(stmt, (For, When)):
+                stmt = stmt._replace(body=[stored(s) for s in stmt.body])
+            if isinstance(stmt, Store):
+                stmt = stmt._replace(buffer=own[stmt.buffer.name])
+            return stmt
+
+        memo: dict[int, Any] = {}
+        body = [stored(mapped(stmt, element, memo)) for stmt in made.body]
+        buffers = tuple(self.buffers[n] for n in self.owners)
+        positive = tuple(n for n in made.positive if isinstance(n, Size))
+        kernel = made._replace(
+            name=self.name, buffers=buffers, body=body, positive=positive
+        )
+        if any(isinstance(stmt, For) for stmt in statements(body)):
+            return self.target.grid_schedule(merge_index(kernel))
+        flat = kernel._replace(parallel=(), body=_nest(list(made.parallel), body))
+        return self.target.flat_schedule(merge_index(flat), self.cuts)
+
+
 def serial_loops(rule: Any) -> type[Lowering]:
     """The lowering of a rule whose node is a group of its own."""
     from weft.compile.lower.sorts import SortLoops, TopLoops
 
     if isinstance(rule, Rowwise):
         return {"sort": SortLoops, "top": TopLoops}[rule.routine]
-    kinds = {Scatter: ScatterLoops, Running: RunningLoops, Fold: FoldLoops}
+    kinds = {
+        Scatter: ScatterLoops,
+        Running: RunningLoops,
+        Fold: FoldLoops,
+        OwnLoops: GridLoops,
+    }
     return kinds[type(rule)]
 
 

@@ -33,7 +33,7 @@ from weft.compile.loop.ir import (
     values_of,
 )
 from weft.compile.loop.ranges import coefficient, inside
-from weft.core.lowering import reshaped
+from weft.core.lowering import OwnLoops, reshaped
 from weft.core.size import Scope, elements, same, same_shape, smaller
 from weft.graph.ir import ASSIGN, CONSTANT, PICK, READ, Graph, Node
 
@@ -78,6 +78,8 @@ class KernelLaunch:
     def work(self, sizes: Mapping[str, int]) -> int:
         """The number of elements that it computes or reduces."""
         made = sum(elements(n.shape, sizes) for n in self.made)
+        if isinstance(self.group.nodes[0].op.lower, OwnLoops):
+            made = max(made, *[elements(n.shape, sizes) for n in self.owners])
         return max(elements(self.group.shape, sizes), made)
 
     def operations(self, sizes: Mapping[str, int]) -> int:

@@ -139,6 +139,9 @@ class Target(Protocol):
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         """The loops of a kernel with reductions."""
 
+    def grid_schedule(self, kernel: Kernel) -> Kernel:
+        """The loops of a kernel whose parallel loops are given (``OwnLoops``)."""
+
     def refuses(self, kernel: Kernel) -> str:
         """The reason why a kernel cannot run here; empty if it can."""
 

@@ -85,6 +85,9 @@ class CpuTarget:
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return schedules.row_schedule(group, kernel, loops=loops)
 
+    def grid_schedule(self, kernel: Kernel) -> Kernel:
+        return kernel  # threads share the iterations out
+
     def refuses(self, kernel: Kernel) -> str:
         return ""
 

@@ -16,6 +16,7 @@ from typing import Any
 from weft.compile.fusion.groups import Group
 from weft.compile.loop.depend import flat_position, independent
 from weft.compile.loop.ir import (
+    Buffer,
     For,
     Kernel,
     Let,
@@ -27,6 +28,7 @@ from weft.compile.loop.ir import (
     combined,
     statements,
     subvalues,
+    values_of,
 )
 from weft.compile.loop.nest import (
     apart,
@@ -112,6 +114,29 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
         kernel, names = one_column(kernel, names)
         return _wider(apart(kernel, len(names)))
     return _on_threads(apart(kernel, len(names)))
+
+
+def grid_schedule(kernel: Kernel) -> Kernel:
+    """Given parallel loops: a block for each iteration where rows are read in order,
+    else a thread."""
+    stmts = list(statements(kernel.body))
+    rows = [s for s in stmts if isinstance(s, For) and _is_row(s)]
+    inside = {id(s) for row in rows for s in row.body}
+    last = kernel.parallel[-1][0] if kernel.parallel else ""
+    columns = any(_runs_along(last, buffer, at) for buffer, at in uses(kernel.body))
+    along = any(_runs_along(s.var, b, at) for s in rows for b, at in uses(s.body))
+    alone = {
+        s.buffer.name for s in stmts if isinstance(s, Store) and id(s) not in inside
+    }
+    values = subvalues(v for s in stmts for v in values_of(s))
+    again = any(isinstance(v, Load) and v.buffer.name in alone for v in values)
+    return kernel if columns or again or not along else _on_threads(kernel)
+
+
+def _runs_along(var: str, buffer: Buffer, at: tuple[Any, ...]) -> bool:
+    """Whether neighbouring values of a variable are neighbours in a buffer."""
+    step = coefficient(flat_position(at, buffer.shape), var)
+    return step is not None and same(step, 1)
 
 
 def _wider(kernel: Kernel) -> Kernel:

@@ -74,6 +74,9 @@ class CudaTarget:
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return schedules.row_schedule(group, kernel)
 
+    def grid_schedule(self, kernel: Kernel) -> Kernel:
+        return schedules.grid_schedule(kernel)
+
     def refuses(self, kernel: Kernel) -> str:
         return schedules.refuses(kernel)
 
