@@ -28,7 +28,7 @@ import numpy as np
 from weft.errors import AllocationError
 from weft.runtime.cpu.address import address, round_up
 
-SMALLEST = 1 << 21  # bytes; below, the system's allocator keeps most pages by itself
+SMALLEST = 1 << 20  # bytes; below, the system's allocator keeps most pages by itself
 SHARE = 8  # 1 / this of the machine's memory may be kept for reuse
 _STEPS = 8  # sizes of blocks between a power of two and the next
 _HUGE = 2 << 20  # bytes of a huge page
