@@ -284,7 +284,7 @@ class Capture(Building):
 
     def change(self, tensor: Tensor, name: str) -> None:
         super().change(tensor, name)
-        if self.orders.pairs or self.orders.copies:
+        if self.orders.pairs or self.orders.families:
             self.orders.check_write(tensor, name)
 
     def freeze(self, tensor: Tensor) -> None:

@@ -177,6 +177,7 @@ class Sharing:
 
     def _tensor(self, tensor: Tensor) -> Shared | Node:
         root, chain = origin(tensor)
+        self.run.orders.check_results(root, self.uses)
         source: Any = None
         position = self.positions.get(id(root))
         if position in self.arrays and (chain or root.node is not root.given):
@@ -190,7 +191,6 @@ class Sharing:
         elif id(root) in self.run.borrowed or is_outside(root):
             source = Outside(root)
         elif self.uses[id(root)] > 1:
-            self.run.orders.check_results(root)
             source = self._lift(root)
         if source is None:
             return self._lift(tensor)

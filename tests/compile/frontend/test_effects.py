@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft import nn
+from weft.core.pytree import tree_flatten
 from weft.graph import CaptureError
 
 X = weft.tensor([1.0, 2.0])
@@ -87,6 +88,56 @@ def test_views_of_arguments_with_other_sizes():
         out.zero_()
         assert x.sum().item() == 1.0
     assert len(compiled.compiles) == 2
+
+
+UNKNOWN_LAYOUTS = {
+    "a value and its copy": lambda y: (y, y.T.reshape(-1)),
+    "copies of a value that is gone": lambda y: (y.T.reshape(-1), y.T.flatten()),
+    "views of them": lambda y: (y.T.reshape(-1)[1:], y[0]),
+    "rows": lambda y: (y.T.reshape(2, 6).unbind(0)[0], y),
+    "a copy of a copy": lambda y: (y.T.reshape(2, 6).T.reshape(12), y),
+    "in a dictionary": lambda y: {"a": y, "b": y.mT.reshape(2, 6)},
+    "contiguous": lambda y: (y.T, y.T.contiguous()),
+    "two copies": lambda y: (y.T.contiguous(), y.T.reshape(2, 6)),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_LAYOUTS)
+def test_results_that_share_memory_or_not_by_layout_are_refused(name):
+    results = weft.compile(lambda x: UNKNOWN_LAYOUTS[name](x.T + 1))
+    with pytest.raises(weft.errors.WeftError, match="whether a reshaped or contiguous"):
+        results(weft.rand(3, 4))
+
+
+def test_a_copy_that_others_may_share_is_not_written_to():
+    @weft.compile
+    def write(x):
+        y = x.T + 1
+        a, b = y.T.reshape(-1), y.T.reshape(-1)
+        del y
+        a.add_(1)
+        return b
+
+    with pytest.raises(weft.errors.WeftError, match="whether a reshaped or contiguous"):
+        write(weft.rand(3, 4))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x.T + 1).T.reshape(-1),
+        lambda x: (x.T, x.T.reshape(-1), x.T.T.reshape(-1)),
+        lambda x: (z := (x.T + 1).T.reshape(-1), z[1:]),
+        lambda x: (y := x.T.clone(), y.T.reshape(-1), y.reshape(-1)),
+        lambda x: (y := x.clone().T, y.T.reshape(-1)),
+    ],
+)
+def test_reshaped_results_share_memory_as_eagerly(fn):
+    shared = []
+    for one in (fn, weft.compile(fn)):
+        arrays = [t.numpy() for t in tree_flatten(one(weft.rand(3, 4)))[0]]
+        shared.append([np.shares_memory(a, b) for a in arrays for b in arrays])
+    assert shared[0] == shared[1]
 
 
 def test_a_reshape_that_has_to_copy_is_a_copy():
