@@ -194,7 +194,14 @@ class Sharing:
             source = self._lift(root)
         if source is None:
             return self._lift(tensor)
+        chain = tuple([(op, self._link(params)) for op, params in chain])
         return Shared(source, chain, tensor._node is not None)
+
+    def _link(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a view, with nodes for indices that each run computes."""
+        if "at" not in params:
+            return params
+        return {"at": [(axis, self._lift(index)) for axis, index in params["at"]]}
 
     def _lift(self, tensor: Tensor) -> Node:
         """The node of a tensor; memory of its own has a node of its own.

@@ -140,6 +140,27 @@ def test_reshaped_results_share_memory_as_eagerly(fn):
     assert shared[0] == shared[1]
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, i: x[i[0] % 2],
+        lambda x, i: (x[i[0] % 2, i[1] % 3], x[:, i[0]].unsqueeze(0)),
+        lambda x, i: (y := x * 2, y[i[0]][1:]),
+    ],
+)
+def test_rows_at_computed_indices_are_views_as_eagerly(fn):
+    program = weft.compile(fn)
+    for one in ([1, 0], [0, 2], [1, 1]):
+        index, shared = weft.tensor(one), []
+        for run in (fn, program):
+            x = weft.arange(6.0).reshape(2, 3)
+            results = tree_flatten(run(x, index))[0]
+            for k, result in enumerate(results):
+                result.add_(10 * (k + 1))
+            shared.append([x.tolist(), *[r.tolist() for r in results]])
+        assert shared[0] == shared[1]
+
+
 def test_a_reshape_that_has_to_copy_is_a_copy():
     compiled = weft.compile(lambda x: x.reshape(-1))
     x = weft.arange(6.0).reshape(2, 3)
