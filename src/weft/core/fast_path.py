@@ -34,15 +34,8 @@ def view(plan: Plan, x: Tensor, params: Any, array: ndarray, state: int) -> Tens
     """
     out = new(Tensor)
     out._data = array
-    if state & VIEWS:  # as ``link``, without a call
-        storage, root = x._storage, x._base
-        if storage is None:
-            storage = x._storage = Storage()
-        out._storage = storage
-        if root is None:
-            out._base, out._chain = x, ((plan.op, params),)
-        else:
-            out._base, out._chain = root, (*x._chain, (plan.op, params))
+    if state & VIEWS:
+        link(plan.op, x, params, out)
     parent = x._node
     if parent is not None and state & RECORDING:
         saved = (x._data.shape,) if plan.saves_shape else ()
