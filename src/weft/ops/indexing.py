@@ -230,11 +230,12 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             if bounds is not None:
                 params = {"index": () if bounds is _REST else (bounds,)}
                 return fast_path.view(_SLICE, input, params, have[bounds], state)
-        elif kind is tuple and len(index) == 2 and index[0] is ...:
-            last, ndim = index[1], have.ndim
-            if type(last) is int and ndim > 1 and 0 <= last < have.shape[-1]:
-                params = {"index": (*_RESTS[1:ndim], last)}
-                return fast_path.view(_SLICE, input, params, have[index], state)
+        elif kind is tuple:
+            if len(index) == 2 and index[0] is ... and type(index[1]) is int:
+                last, ndim = index[1], have.ndim
+                if ndim > 1 and 0 <= last < have.shape[-1]:
+                    params = {"index": (*_RESTS[1:ndim], last)}
+                    return fast_path.view(_SLICE, input, params, have[index], state)
         elif index is None:
             params = {"index": (None,)}
             return fast_path.view(_SLICE, input, params, have[None], state)

@@ -478,3 +478,63 @@ def test_copies_in_place_keep_memory_of_their_own():
         return [[np.shares_memory(a, b) for a in arrays] for b in arrays]
 
     assert shared(weft.compile(program)) == shared(program)
+
+
+# -- leaves that are views
+
+
+def leaf():
+    return weft.arange(6.0).reshape(2, 3).requires_grad_()
+
+
+def test_gradients_of_a_leaf_that_is_a_view():
+    p, x = leaf(), weft.ones(2, 3)
+    program = weft.compile(lambda a: p * a)
+    (program(x).sum() + program(x * 3).sum()).backward()
+    assert p.grad.tolist() == [[4.0] * 3] * 2
+    assert p._base is not None
+
+    @weft.compile
+    def accumulate(a):
+        (p * a).sum().backward()
+        return p.grad * 1
+
+    p.grad = None
+    assert [accumulate(x)[0, 0].item() for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_leaf_that_is_a_view_is_changed_in_place():
+    whole = weft.arange(6.0)
+    p = whole[1:4].requires_grad_()
+
+    @weft.compile
+    def train(x):
+        p.grad = None
+        (p * x).sum().backward()
+        with weft.no_grad():
+            p.sub_(p.grad)
+
+    for _ in range(3):
+        train(weft.ones(3))
+    assert whole.tolist() == [0, -2, -1, 0, 4, 5]
+    assert p.tolist() == [-2, -1, 0]
+
+
+def test_a_view_that_is_used_after_its_base():
+    whole = weft.arange(6.0)
+    part = whole[:3]
+    program = weft.compile(lambda: whole.sum() + part)
+    assert program().tolist() == [15, 16, 17]
+    whole.add_(1)
+    assert program().tolist() == [22, 23, 24]
+
+
+def test_leaves_over_parts_of_one_tensor():
+    whole = weft.arange(6.0)
+    p, q = whole[:3].requires_grad_(), whole[3:].requires_grad_()
+    weft.compile(lambda: (p * q).sum())().backward()
+    assert (p.grad.tolist(), q.grad.tolist()) == ([3, 4, 5], [0, 1, 2])
+    r = whole[1:4].requires_grad_()
+    for uses in (lambda: p * whole[:3], lambda: whole.sum() + p, lambda: p + r):
+        with pytest.raises(CaptureError, match="is a view of another one"):
+            weft.compile(uses)()
