@@ -23,7 +23,13 @@ from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from weft.errors import (
+    AllocationError,
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+)
 from weft.ops.inplace import view_form
 from weft.ops.operands import flat_sizes, tensor_list
 from weft.ops.public import public
@@ -47,7 +53,10 @@ def _reshape_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
     try:
         return x.reshape(shape, copy=False)
     except ValueError:
-        out = empty(x.shape, x.dtype)  # large copies are memory of the pool
+        try:
+            out = empty(x.shape, x.dtype)  # large copies are memory of the pool
+        except AllocationError as error:
+            raise MemoryError(str(error)) from None  # explained with the operator
         np.copyto(out, x)
         return out.reshape(shape)
 

@@ -32,10 +32,13 @@ _REQUIRE = find_op("require")
 def recompute_state(graph: Graph, in_place: Collection[Variable] = ()) -> Graph:
     """Let state that may be written in place be computed again behind its checks.
 
+    >>> from weft.compile.passes.anomaly import with_checks
     >>> from weft.compile.passes.recompute_state import recompute_state
     >>> w = weft.ones(3)
-    >>> g = weft.graph.capture(lambda x: w.mul_(x.exp()), weft.ones(3)).graph
-    >>> g = weft.compile.passes.anomaly.with_checks(g, (True, True))
+    >>> def scale(x):
+    ...     w.mul_(x.exp())
+    >>> g = weft.graph.capture(scale, weft.ones(3)).graph
+    >>> g = with_checks(g, (True, True))
     >>> made = recompute_state(g, g.variables.values())
     >>> [node.role.recomputes for node in made.nodes if node.role.is_copy]
     ['exp', 'mul']
