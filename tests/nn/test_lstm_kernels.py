@@ -141,19 +141,19 @@ def test_the_number_of_threads_changes_no_bit():
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_what_steps_leave_is_let_go_of_at_once(backward):
-    net, x = nn.LSTM(9, 64), normal(40, 64, 9).to(weft.float32)
+    net, x = nn.LSTM(9, 64), normal(40, 128, 9).to(weft.float32)
     net(x)
     gc.collect()
     gc.disable()
     try:
         before = buffers.pool_bytes().used
         out, _ = net(x)
-        assert buffers.pool_bytes().used > before + 1e6
+        assert buffers.pool_bytes().used > before + 8e6
         if backward:
             out.sum().backward()
         else:
             del out, _
-        assert buffers.pool_bytes().used <= before + 1e6
+        assert buffers.pool_bytes().used <= before + 2e6  # the outputs
     finally:
         gc.enable()
 

@@ -180,3 +180,15 @@ def test_older_names_of_interpolation():
     assert weft.equal(F.upsample_nearest(x, 6), F.interpolate(x, 6))
     aligned = F.interpolate(x, 5, mode="bilinear", align_corners=True)
     assert weft.equal(F.upsample_bilinear(x, 5), aligned)
+
+
+def test_norms_without_statistics_are_refused_in_evaluation():
+    x, ones = weft.rand(4, 3), weft.ones(3)
+    for given, lacking in (((None, None), "mean"), ((ones, None), "var")):
+        with pytest.raises(RuntimeError, match=f"expected running_{lacking} in eval"):
+            F.batch_norm(x, *given)
+    with pytest.raises(RuntimeError, match="expected running_mean and running_var"):
+        F.instance_norm(weft.rand(2, 3, 4), use_input_stats=False)
+    own = F.batch_norm(x, None, None, training=True)
+    layer = nn.BatchNorm1d(3, affine=False, track_running_stats=False).eval()
+    assert weft.equal(layer(x), own)

@@ -142,8 +142,9 @@ def check_step(name: str, before: list[Any], params: list[Tensor]) -> None:
         return
     _, inf = modes.anomaly
     for k, (old, p) in enumerate(zip(before, params, strict=True)):
-        known = _finite(Tensor(old), inf) and _finite(p.grad, inf)
-        if known and not _finite(p, inf):
+        if _finite(p, inf):
+            continue
+        if _finite(Tensor(old), inf) and _finite(p.grad, inf):
             lines = [_summary("parameter", Tensor(old)), _summary("gradient", p.grad)]
             text = f"{name} made a non-finite value of parameter {k} from finite ones"
             raise AnomalyError(text + "".join(f"\n  {line}" for line in lines))

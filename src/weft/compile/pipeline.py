@@ -24,6 +24,7 @@ from weft.compile.passes.expand_composites import expand_composites
 from weft.compile.passes.expand_library import expand_library
 from weft.compile.passes.hoist_small_values import hoist_small_values
 from weft.compile.passes.inplace_concat import inplace_concat
+from weft.compile.passes.recompute_state import recompute_state
 from weft.compile.passes.rename_sizes import rename_sizes
 from weft.compile.passes.split_k import split_k
 from weft.compile.passes.split_reductions import split_reductions
@@ -72,6 +73,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify_views_again", p.simplify_views),
     ("cse_again", p.cse),  # what became equal in its canonical form
     ("recompute", lean),  # or what ``weft.compile(f, memory=...)`` asks for
+    ("recompute_state", recompute_state),  # behind checks of it
     ("rename_sizes", rename_sizes),  # from here on, the graph is shaped for kernels
     ("widen_half_products", widen_half_products),
     ("expand_composites", expand_composites),
@@ -84,6 +86,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 _RECOMPUTE = [name for name, _ in PASSES].index("recompute")
 TENSOR_PASSES = PASSES[:_RECOMPUTE]  # simpler programs over tensors, for any target
 KERNEL_PASSES = PASSES[_RECOMPUTE + 1 :]  # the same programs, as kernels compute them
+_IN_PLACE = ("recompute", "recompute_state")  # they are told what may be written over
 STAGES = (
     "fuse", "select", "order", "alias", "vectorize", "name_kernels", "emit", "plan"
 )  # fmt: skip
@@ -131,7 +134,7 @@ def run(
     check = bool(os.environ.get("WEFT_VERIFY"))
     for name, one in passes:
         start = time.perf_counter()
-        after = one(graph, in_place) if name == "recompute" else one(graph)
+        after = one(graph, in_place) if name in _IN_PLACE else one(graph)
         step = Step(name, graph, after, time.perf_counter() - start)
         if check:
             verify(after)

@@ -68,7 +68,7 @@ class Shared(NamedTuple):
     """A tensor that shares memory with one that others can see, as a view of that."""
 
     root: Argument | Outside | GradientOf | Node
-    chain: tuple[Any, ...]  # of views: (operator, parameters)
+    chain: tuple[Any, ...]  # of views: (operator, parameters); ``at`` is [(axis, node)]
     recorded: bool  # whether derivatives flow through the views
 
 
@@ -220,6 +220,9 @@ def _shown(shared: Shared, run: Run) -> Tensor:
         for op, params in shared.chain:
             if op is DETACHED:
                 out = out.detach()
+            elif "at" in params:  # indices that the run has computed
+                at = {axis: int(run.results[node]) for axis, node in params["at"]}
+                out = out[tuple([at.get(d, slice(None)) for d in range(out.ndim)])]
             else:
                 out = op(out, **resolve(params, run.sizes()))
     return out
@@ -238,8 +241,11 @@ def nodes_of(recipe: Any) -> Iterator[Node]:
     """The nodes whose values a recipe needs."""
     if isinstance(recipe, Node):
         yield recipe
-    elif isinstance(recipe, Shared) and isinstance(recipe.root, Node):
-        yield recipe.root
+    elif isinstance(recipe, Shared):
+        if isinstance(recipe.root, Node):
+            yield recipe.root
+        for _, params in recipe.chain:
+            yield from (node for _, node in params.get("at", ()))
     elif isinstance(recipe, Built):
         for item in recipe.items:
             yield from nodes_of(item)

@@ -8,13 +8,15 @@ tensors is written to or both are results: such programs are refused.
     y = x.T + 1             y has the layout of x.T, or is contiguous
     z = y.reshape(-1)       a copy of y, or a view
     z.add_(1)               refused, if y is still there
-    y.T.reshape(-1)         a view of y, or a copy: the same the other way round
+    y.T.reshape(-1)         a view of y, or a copy: the same the other way round,
+                            and for two such copies when y is gone
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from weft.core.lowering import View
@@ -30,7 +32,8 @@ class Layouts:
     def __init__(self) -> None:
         self.transposed: set[Node] = set()  # arguments and variables that are
         self.pairs: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
-        self.copies: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
+        # Tensors apart here that may eagerly be one memory: a root and its copies.
+        self.families: list[list[weakref.ref[Any]]] = []
 
     def note(self, base: Any, view: Any) -> None:
         """Note a reshape that is a view here, if it may be a copy eagerly."""
@@ -39,8 +42,16 @@ class Layouts:
 
     def note_copy(self, base: Any, copy: Any) -> None:
         """Note a reshape that is a copy here, if it may be a view eagerly."""
-        if self.is_unknown(base):
-            self.copies.append((weakref.ref(origin(base)[0]), weakref.ref(copy)))
+        if not self.is_unknown(base):
+            return
+        root = origin(base)[0]
+        for family in self.families:
+            if any(ref() is root for ref in family):
+                break
+        else:
+            family = [weakref.ref(root)]
+            self.families.append(family)
+        family.append(weakref.ref(copy))
 
     def is_unknown(self, symbol: Any) -> bool:
         """Whether a symbol's memory may eagerly have another layout."""
@@ -65,7 +76,8 @@ class Layouts:
 
     def check_write(self, tensor: Any, name: str) -> None:
         """Refuse a write that the other tensor of a pair may see or not."""
-        self._check_copies(tensor, name)
+        if self._relatives(origin(tensor)[0]):
+            raise _unknown(name, f"before {name}()")
         self.pairs = [p for p in self.pairs if all(r() is not None for r in p)]
         for base_ref, view_ref in self.pairs:
             base, view = base_ref(), view_ref()
@@ -80,19 +92,27 @@ class Layouts:
             if not _goes_through(tensor, view) or len(inside) < len(views) or held:
                 raise _unknown(name, f"before {name}()")
 
-    def _check_copies(self, tensor: Any, name: str) -> None:
-        self.copies = [p for p in self.copies if all(r() is not None for r in p)]
-        for root_ref, copy_ref in self.copies:
-            root, copy = root_ref(), copy_ref()
-            written = origin(tensor)[0]
-            if written is root or written is origin(copy)[0]:
-                raise _unknown(name, f"before {name}()")
+    def _relatives(self, root: Any) -> list[Any]:
+        """The tensors that have other memory than ``root`` here and perhaps its own
+        eagerly."""
+        for family in self.families:
+            alive = [one for ref in family if (one := ref()) is not None]
+            if any(one is root for one in alive):
+                return [one for one in alive if one is not root]
+        return []
 
-    def check_results(self, root: Any) -> None:
-        """Refuse results that may share memory or not."""
+    def check_results(self, root: Any, uses: Mapping[int, int]) -> None:
+        """Refuse results that may share memory or not.
+
+        ``uses`` has the number of results for the identity of each root.
+        """
+        if any(id(one) in uses for one in self._relatives(root)):
+            raise _unknown("return", "of one of the results")
         for base_ref, view_ref in self.pairs:
             base, view = base_ref(), view_ref()
-            if base is not None and view is not None and origin(base)[0] is root:
+            if base is None or view is None or uses[id(root)] < 2:
+                continue
+            if origin(base)[0] is root:
                 raise _unknown("return", "of one of the results")
 
 

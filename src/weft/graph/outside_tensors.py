@@ -23,6 +23,7 @@ from weft.core.device import cpu
 from weft.core.dispatch import bind, type_of
 from weft.core.mode import mode, set_capture
 from weft.core.op import TensorType
+from weft.core.tape import Leaf
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.dtype import DType, float64
 from weft.errors import DeviceError, module_stack
@@ -65,6 +66,7 @@ class Borrowed:
         self.read = read
         self.grad = tensor.__dict__.get("grad")
         self.node = tensor._node
+        self.view = tensor._base, tensor._chain
 
     def give_back(self) -> None:
         tensor = self.tensor
@@ -75,6 +77,14 @@ class Borrowed:
             tensor.__dict__.pop(name, None)
         tensor.grad = self.grad
         tensor._node = self.node
+        if self.view[0] is not None:
+            tensor._base, tensor._chain = self.view
+
+
+def _is_own_leaf(tensor: Tensor) -> bool:
+    """Whether a view has a gradient of its own: it requires grad, its base does not."""
+    base = tensor._base
+    return type(tensor._node) is Leaf and base is not None and base._node is None
 
 
 class Attribute(NamedTuple):
@@ -284,7 +294,7 @@ class Capture(Building):
 
     def change(self, tensor: Tensor, name: str) -> None:
         super().change(tensor, name)
-        if self.orders.pairs or self.orders.copies:
+        if self.orders.pairs or self.orders.families:
             self.orders.check_write(tensor, name)
 
     def freeze(self, tensor: Tensor) -> None:
@@ -308,8 +318,9 @@ class Capture(Building):
     def borrow(self, tensor: Tensor) -> Symbol:
         """Turn a tensor of the user's into a symbol until the capture ends."""
         base = tensor._base
-        if base is not None and _shares(tensor, base):
+        if base is not None and _shares(tensor, base) and not _is_own_leaf(tensor):
             return self._borrow_view(tensor, base)
+        self._check_leaves(tensor)
         memory = _memory_of(tensor)
         twin = self.by_memory.get(memory)
         if twin is not None:  # the same memory under another object
@@ -328,8 +339,27 @@ class Capture(Building):
         if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
             self.orders.transposed.add(read)
         held = self._hold(tensor, cell, read, whole=True)
+        if base is not None:
+            tensor._base, tensor._chain = None, ()  # its gradient is its own
         self.by_memory.setdefault(memory, held)
         return held.tensor  # type: ignore[return-value]
+
+    def _check_leaves(self, tensor: Tensor) -> None:
+        """Refuse tensors of which one is a leaf over a part of the other's memory."""
+        root = tensor if tensor._base is None else tensor._base
+        for held in self.borrowed.values():
+            other = held.view[0]
+            apart = held.tensor if other is None or not held.whole else other
+            if held.tensor is tensor or apart is not root:
+                continue
+            arrays = vars(held.tensor)["_data"], tensor._data
+            known = all(type(a) is np.ndarray for a in arrays)
+            if not known or np.may_share_memory(*arrays):
+                raise refusal(
+                    f"capture of {self.builder.name!r}: a tensor that requires grad is "
+                    "a view of another one, and the function uses both. Make it with "
+                    ".clone().requires_grad_()"
+                )
 
     def _cell(self, variable: Variable, tensor: Tensor) -> Cell:
         if id(tensor) in self.slots:
@@ -632,9 +662,10 @@ def _memory_of(tensor: Any) -> Any:
 
 def _shares(view: Tensor, base: Tensor) -> bool:
     """Whether a tensor is over the memory of its base, still."""
+    over, memory = vars(view)["_data"], vars(base)["_data"]  # the base may be a symbol
     if view.device is cpu:
-        return np.may_share_memory(base._data, view._data)
-    return view.device.shares(view._data, base._data)
+        return np.may_share_memory(memory, over)
+    return view.device.shares(over, memory)
 
 
 def _has_new_grad(held: Borrowed) -> bool:

@@ -177,6 +177,7 @@ class Sharing:
 
     def _tensor(self, tensor: Tensor) -> Shared | Node:
         root, chain = origin(tensor)
+        self.run.orders.check_results(root, self.uses)
         source: Any = None
         position = self.positions.get(id(root))
         if position in self.arrays and (chain or root.node is not root.given):
@@ -190,11 +191,17 @@ class Sharing:
         elif id(root) in self.run.borrowed or is_outside(root):
             source = Outside(root)
         elif self.uses[id(root)] > 1:
-            self.run.orders.check_results(root)
             source = self._lift(root)
         if source is None:
             return self._lift(tensor)
+        chain = tuple([(op, self._link(params)) for op, params in chain])
         return Shared(source, chain, tensor._node is not None)
+
+    def _link(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a view, with nodes for indices that each run computes."""
+        if "at" not in params:
+            return params
+        return {"at": [(axis, self._lift(index)) for axis, index in params["at"]]}
 
     def _lift(self, tensor: Tensor) -> Node:
         """The node of a tensor; memory of its own has a node of its own.

@@ -9,6 +9,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.lowering import SAME, Pointwise
+from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError
@@ -116,7 +117,10 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         return laid_out("contiguous", input, check_format("contiguous", memory_format))
     array = input.layout_array()
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
-        return clone(input)
+        out = clone(input)
+        if mode.capture is not None and input._interpreter is mode.capture:
+            mode.capture.taken_for_copy(input, out)  # eagerly, it may be in order
+        return out
     return input.in_order()
 
 

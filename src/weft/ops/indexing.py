@@ -230,6 +230,15 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             if bounds is not None:
                 params = {"index": () if bounds is _REST else (bounds,)}
                 return fast_path.view(_SLICE, input, params, have[bounds], state)
+        elif kind is tuple:
+            if len(index) == 2 and index[0] is ... and type(index[1]) is int:
+                last, ndim = index[1], have.ndim
+                if ndim > 1 and 0 <= last < have.shape[-1]:
+                    params = {"index": (*_RESTS[1:ndim], last)}
+                    return fast_path.view(_SLICE, input, params, have[index], state)
+        elif index is None:
+            params = {"index": (None,)}
+            return fast_path.view(_SLICE, input, params, have[None], state)
         elif kind is Tensor:
             picked = _picked(input, index, state)
             if picked is not None:
@@ -310,6 +319,7 @@ _TAKE = take_op.plan((True, False))
 _INT64, _FLOAT32 = np.dtype(np.int64), np.dtype(np.float32)
 _BASIC = {int, slice, type(None), type(...)}  # what NumPy's basic indices are made of
 _REST = slice(None)
+_RESTS = (_REST,) * 64
 
 
 def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
@@ -318,36 +328,31 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     axis, ndim = 0, len(shape)
     items = index if type(index) is tuple else (index,)
     for item in items:
-        if item is None:
-            plain.append(None)
-            continue
-        if item is ...:
+        kind = type(item)
+        if kind is slice or kind is int:
+            if axis == ndim:
+                return None
+            size = shape[axis]
+            if kind is slice:
+                if item.start is item.stop is item.step is None:
+                    item = _REST
+                elif (item := _plain_slice(item, size)) is None:
+                    return None
+            elif -size <= item < size:
+                item = item if item >= 0 else item + size
+            else:
+                return None
+            axis += 1
+        elif item is ...:
             skipped = _skipped(items, ndim)
             if skipped < 0:
                 return None
             plain += [_REST] * skipped
             axis += skipped
             continue
-        if axis == ndim:
-            return None
-        kind = type(item)
-        if kind is slice:
-            if item.start is item.stop is item.step is None:
-                item = _REST
-            else:
-                item = _plain_slice(item, shape[axis])
-                if item is None:
-                    return None
-        elif kind is int:
-            size = shape[axis]
-            if item < 0:
-                item += size
-            if not 0 <= item < size:
-                return None
-        else:
+        elif item is not None:
             return None
         plain.append(item)
-        axis += 1
     while plain and plain[-1] is _REST:
         plain.pop()
     return tuple(plain)
@@ -367,11 +372,16 @@ def _skipped(items: tuple[Any, ...], ndim: int) -> int:
 def _plain_slice(item: slice, size: int) -> slice | None:
     """A slice of ints in 0..size, forwards; all of an axis is always the same one."""
     first, last, step = item.start, item.stop, item.step
-    if first is last is step is None:
-        return _REST
-    if step is None and type(first) is int is type(last) and 0 <= first <= last <= size:
-        return slice(first, last, 1) if last - first < size else _REST
-    for part in (first, last, step):
+    if step is None:
+        if first is None:
+            if last is None:
+                return _REST
+            first = 0
+        elif last is None:
+            last = size
+        if type(first) is int is type(last) and 0 <= first <= last <= size:
+            return slice(first, last, 1) if last - first < size else _REST
+    for part in (item.start, item.stop, step):
         if part is not None and type(part) is not int:
             return None
     first, last, step = item.indices(size) if step != 0 else (0, 0, 0)

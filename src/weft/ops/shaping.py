@@ -23,10 +23,17 @@ from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from weft.errors import (
+    AllocationError,
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+)
 from weft.ops.inplace import view_form
 from weft.ops.operands import flat_sizes, tensor_list
 from weft.ops.public import public
+from weft.runtime.cpu.buffers import SMALLEST, empty
 
 # -- reshape
 
@@ -40,10 +47,24 @@ def _reshape_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
     return TensorType(shape, x.dtype)
 
 
+def _reshape_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
+    if x.nbytes < SMALLEST or x.flags.c_contiguous:
+        return x.reshape(shape)
+    try:
+        return x.reshape(shape, copy=False)
+    except ValueError:
+        try:
+            out = empty(x.shape, x.dtype)  # large copies are memory of the pool
+        except AllocationError as error:
+            raise MemoryError(str(error)) from None  # explained with the operator
+        np.copyto(out, x)
+        return out.reshape(shape)
+
+
 reshape_op: Op = define(
     "reshape",
     inputs="x",
-    eval=lambda x, *, shape: x.reshape(shape),
+    eval=_reshape_eval,
     type=_reshape_type,
     lower=View(reshaped, in_order=True),
     vjp={"x": lambda g, x_shape: g.reshape(x_shape)},
@@ -63,6 +84,7 @@ reshape_op: Op = define(
     ),
 )
 _RESHAPE = reshape_op.plan((True,))
+_COPIED = 1 << 12  # elements from which a copy costs more than the question for a view
 
 
 @public(method=True)
@@ -81,7 +103,10 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
         if len(sizes) == 1 and isinstance(sizes[0], tuple):
             sizes = sizes[0]
         try:
-            array = have.reshape(sizes)
+            if have.size < _COPIED:
+                array = have.reshape(sizes)
+            else:
+                array = have.reshape(sizes, copy=False)
             wanted = array.shape
             plain = wanted == sizes or -1 in sizes  # NumPy takes any below 0 for -1
         except Exception:  # found again and explained below

@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft import nn
+from weft.core.pytree import tree_flatten
 from weft.graph import CaptureError
 
 X = weft.tensor([1.0, 2.0])
@@ -87,6 +88,77 @@ def test_views_of_arguments_with_other_sizes():
         out.zero_()
         assert x.sum().item() == 1.0
     assert len(compiled.compiles) == 2
+
+
+UNKNOWN_LAYOUTS = {
+    "a value and its copy": lambda y: (y, y.T.reshape(-1)),
+    "copies of a value that is gone": lambda y: (y.T.reshape(-1), y.T.flatten()),
+    "views of them": lambda y: (y.T.reshape(-1)[1:], y[0]),
+    "rows": lambda y: (y.T.reshape(2, 6).unbind(0)[0], y),
+    "a copy of a copy": lambda y: (y.T.reshape(2, 6).T.reshape(12), y),
+    "in a dictionary": lambda y: {"a": y, "b": y.mT.reshape(2, 6)},
+    "contiguous": lambda y: (y.T, y.T.contiguous()),
+    "two copies": lambda y: (y.T.contiguous(), y.T.reshape(2, 6)),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_LAYOUTS)
+def test_results_that_share_memory_or_not_by_layout_are_refused(name):
+    results = weft.compile(lambda x: UNKNOWN_LAYOUTS[name](x.T + 1))
+    with pytest.raises(weft.errors.WeftError, match="whether a reshaped or contiguous"):
+        results(weft.rand(3, 4))
+
+
+def test_a_copy_that_others_may_share_is_not_written_to():
+    @weft.compile
+    def write(x):
+        y = x.T + 1
+        a, b = y.T.reshape(-1), y.T.reshape(-1)
+        del y
+        a.add_(1)
+        return b
+
+    with pytest.raises(weft.errors.WeftError, match="whether a reshaped or contiguous"):
+        write(weft.rand(3, 4))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x.T + 1).T.reshape(-1),
+        lambda x: (x.T, x.T.reshape(-1), x.T.T.reshape(-1)),
+        lambda x: (z := (x.T + 1).T.reshape(-1), z[1:]),
+        lambda x: (y := x.T.clone(), y.T.reshape(-1), y.reshape(-1)),
+        lambda x: (y := x.clone().T, y.T.reshape(-1)),
+    ],
+)
+def test_reshaped_results_share_memory_as_eagerly(fn):
+    shared = []
+    for one in (fn, weft.compile(fn)):
+        arrays = [t.numpy() for t in tree_flatten(one(weft.rand(3, 4)))[0]]
+        shared.append([np.shares_memory(a, b) for a in arrays for b in arrays])
+    assert shared[0] == shared[1]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, i: x[i[0] % 2],
+        lambda x, i: (x[i[0] % 2, i[1] % 3], x[:, i[0]].unsqueeze(0)),
+        lambda x, i: (y := x * 2, y[i[0]][1:]),
+    ],
+)
+def test_rows_at_computed_indices_are_views_as_eagerly(fn):
+    program = weft.compile(fn)
+    for one in ([1, 0], [0, 2], [1, 1]):
+        index, shared = weft.tensor(one), []
+        for run in (fn, program):
+            x = weft.arange(6.0).reshape(2, 3)
+            results = tree_flatten(run(x, index))[0]
+            for k, result in enumerate(results):
+                result.add_(10 * (k + 1))
+            shared.append([x.tolist(), *[r.tolist() for r in results]])
+        assert shared[0] == shared[1]
 
 
 def test_a_reshape_that_has_to_copy_is_a_copy():
@@ -406,3 +478,63 @@ def test_copies_in_place_keep_memory_of_their_own():
         return [[np.shares_memory(a, b) for a in arrays] for b in arrays]
 
     assert shared(weft.compile(program)) == shared(program)
+
+
+# -- leaves that are views
+
+
+def leaf():
+    return weft.arange(6.0).reshape(2, 3).requires_grad_()
+
+
+def test_gradients_of_a_leaf_that_is_a_view():
+    p, x = leaf(), weft.ones(2, 3)
+    program = weft.compile(lambda a: p * a)
+    (program(x).sum() + program(x * 3).sum()).backward()
+    assert p.grad.tolist() == [[4.0] * 3] * 2
+    assert p._base is not None
+
+    @weft.compile
+    def accumulate(a):
+        (p * a).sum().backward()
+        return p.grad * 1
+
+    p.grad = None
+    assert [accumulate(x)[0, 0].item() for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_leaf_that_is_a_view_is_changed_in_place():
+    whole = weft.arange(6.0)
+    p = whole[1:4].requires_grad_()
+
+    @weft.compile
+    def train(x):
+        p.grad = None
+        (p * x).sum().backward()
+        with weft.no_grad():
+            p.sub_(p.grad)
+
+    for _ in range(3):
+        train(weft.ones(3))
+    assert whole.tolist() == [0, -2, -1, 0, 4, 5]
+    assert p.tolist() == [-2, -1, 0]
+
+
+def test_a_view_that_is_used_after_its_base():
+    whole = weft.arange(6.0)
+    part = whole[:3]
+    program = weft.compile(lambda: whole.sum() + part)
+    assert program().tolist() == [15, 16, 17]
+    whole.add_(1)
+    assert program().tolist() == [22, 23, 24]
+
+
+def test_leaves_over_parts_of_one_tensor():
+    whole = weft.arange(6.0)
+    p, q = whole[:3].requires_grad_(), whole[3:].requires_grad_()
+    weft.compile(lambda: (p * q).sum())().backward()
+    assert (p.grad.tolist(), q.grad.tolist()) == ([3, 4, 5], [0, 1, 2])
+    r = whole[1:4].requires_grad_()
+    for uses in (lambda: p * whole[:3], lambda: whole.sum() + p, lambda: p + r):
+        with pytest.raises(CaptureError, match="is a view of another one"):
+            weft.compile(uses)()

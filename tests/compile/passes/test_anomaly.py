@@ -6,6 +6,9 @@ import weft
 from weft import nn, optim
 from weft.autograd import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from weft.autograd.anomaly import AnomalyError
+from weft.compile.passes.anomaly import with_checks
+from weft.compile.program.program import compiled
+from weft.graph.ir import ASSIGN
 
 T = weft.tensor
 LINE = "test_anomaly.py"
@@ -104,6 +107,54 @@ def test_a_training_step_is_refused_before_it_changes_anything(make):
         for p, old in zip(model.parameters(), before, strict=True):
             assert weft.equal(p.detach(), old)
         assert train(x, weft.rand(5, 1)).isfinite()
+
+
+def trained(model, optimizer):
+    def train(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return train
+
+
+def test_checked_steps_have_the_bits_of_others():
+    x, y = weft.rand(5, 4), weft.rand(5, 1)
+    results = []
+    for check in (False, True):
+        model = network()
+        program = weft.compile(trained(model, optim.Adam(model.parameters(), lr=0.1)))
+        with set_detect_anomaly(check):
+            losses = [program(x, y).item() for _ in range(4)]
+        grads = [p.grad.tolist() for p in model.parameters()]
+        results.append((losses, grads, [p.tolist() for p in model.parameters()]))
+    assert results[0] == results[1]
+
+
+def test_state_is_written_in_place_behind_the_check():
+    model = network()
+    optimizer = optim.Adam(model.parameters())
+    train = trained(model, optimizer)
+    train(weft.rand(5, 4), weft.rand(5, 1))  # makes the optimizer's state
+    captured = weft.graph.capture(train, weft.rand(5, 4), weft.rand(5, 1))
+    graph = with_checks(captured.graph, (True, True))
+    program = compiled(graph, graph.variables.values())
+    assigned = {n.params["variable"] for n in graph.nodes if n.op is ASSIGN}
+    assert len(assigned) == 17  # four parameters of four arrays each, and a count
+    assert set(program.lowered.aliasing.state) == assigned
+    flags = [n for n in graph.nodes if n.op.name == "all"]
+    assert len(flags) == len(assigned) + 1  # and the loss
+
+
+def test_state_that_overflows_is_found_where_parameters_stay_finite():
+    p = weft.zeros(3, requires_grad=True)
+    optimizer = optim.Adam([p])
+    squares = weft.compile(lambda: optimizer.step())
+    p.grad = weft.full((3,), 1e30)  # its square is infinite, and the step is 0
+    with detect_anomaly(), pytest.raises(AnomalyError, match="made a non-finite"):
+        squares()
 
 
 def test_a_backward_pass_that_makes_a_nan_is_named_while_the_loss_is_finite():

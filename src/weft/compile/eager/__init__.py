@@ -103,11 +103,6 @@ def product(x: ndarray, y: ndarray) -> ndarray | None:
     return out.reshape((*lead, m, n))
 
 
-def add_product(x: ndarray, y: ndarray, out: ndarray) -> None:
-    """``out += x @ y`` of matrices of float32 or float64; ``out`` is contiguous."""
-    _gemm(x.dtype.char, True).multiply(x[None], y[None], out[None], accumulate=True)
-
-
 @functools.cache
 def _gemm(code: str, few: bool) -> Gemm:
     return compiled(np.dtype(code).name, host_isa(), few=few)

@@ -1,11 +1,10 @@
-"""An LSTM over whole sequences in eager mode: a product and a kernel for each step.
+"""An LSTM over whole sequences in eager mode: a program forward and one backward.
 
-    forward     p = x V^T                                   one product for all steps
-                p_t += h_{t-1} W^T                          a product
-                h_t, c_t = cell(p_t + b, c_{t-1})           a kernel
-    backward    d_t, dc_{t-1} = slopes(dh_t, dc_t, ...)     a kernel
-                dh_{t-1} = d_t W                            a product
-                dW = d^T h, dV = d^T x, dx = d V            one product each
+    forward     p = x V^T                                   for all steps
+                h_t, c_t = cell(p_t + h_{t-1} W^T + b, c_{t-1})     a loop
+    backward    d_t, dc_{t-1} = slopes(dh_t, dc_t, ...)     a loop the other way
+                dh_{t-1} = d_t W
+                dW = d^T h, dV = d^T x, dx = d V            for all steps
 
 Steps are not recorded on the tape one by one. Higher derivatives are those of the
 operators that a step consists of.
@@ -15,66 +14,80 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import weft
-from weft.compile.eager import add_product
 from weft.compile.eager.operator import composed, hints_of
-from weft.core.blas import product
 from weft.core.dispatch import bind
 from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.tensor import Tensor
 from weft.runtime import allocation
-from weft.runtime.cpu.buffers import Block, empty
 
 ndarray = np.ndarray
 
 
-class Kept(NamedTuple):
-    """Values for a step's derivative: gates, tanh(c), the c and h before."""
-
-    i: ndarray
-    f: ndarray
-    g: ndarray
-    o: ndarray
-    t: ndarray
-    c: ndarray
-    h: ndarray
-
-
-def _cell(p: Tensor, b: Tensor, c: Tensor) -> Any:
-    i, f, g, o = (p + b).chunk(4, -1)
-    i, f, g, o = weft.sigmoid(i), weft.sigmoid(f), weft.tanh(g), weft.sigmoid(o)
-    c = f * c + i * g
-    t = weft.tanh(c)
-    return o * t, c, i, f, g, o, t
-
-
-def _slopes(
-    dh: Tensor, dout: Tensor, dc: Tensor, i: Any, f: Any, g: Any, o: Any, t: Any, c: Any
+def _forward(
+    data: Tensor,
+    h: Tensor,
+    c: Tensor,
+    w_ih: Tensor,
+    w: Tensor,
+    b: Tensor,
+    reverse: bool,
 ) -> Any:
-    dh = dh + dout
-    dc = dc + dh * o * (1 - t * t)
-    gates = dc * g * (i * (1 - i)), dc * c * (f * (1 - f)), dc * i * (1 - g * g)
-    return weft.cat([*gates, dh * t * (o * (1 - o))], -1), dc * f
+    """Outputs, the last h and c; of all steps the h and c before, gates and tanh(c)."""
+
+    def step(state: Any, p: Tensor) -> Any:
+        h, c = state
+        i, f, g, o = (p + h @ w.mT + b).chunk(4, -1)
+        i, f, g, o = weft.sigmoid(i), weft.sigmoid(f), weft.tanh(g), weft.sigmoid(o)
+        new = f * c + i * g
+        t = weft.tanh(new)
+        return (o * t, new), (o * t, h, c, i, f, g, o, t)
+
+    last, (out, *kept) = weft.scan(step, (h, c), data @ w_ih.mT, reverse=reverse)
+    return (out, *last, *kept)
+
+
+def _backward(
+    dout: Tensor, dh: Tensor, dc: Tensor, data: Tensor, w_ih: Tensor, w: Tensor,
+    before: Tensor, *kept: Tensor, reverse: bool, need: bool,
+) -> Any:  # fmt: skip
+    """The gradients of the first h and c, of weights and bias, and of the data."""
+
+    def step(state: Any, values: Any) -> Any:
+        (dh, dc), (dout, c, i, f, g, o, t) = state, values
+        dh = dh + dout
+        dc = dc + dh * o * (1 - t * t)
+        gates = dc * g * (i * (1 - i)), dc * c * (f * (1 - f)), dc * i * (1 - g * g)
+        d = weft.cat([*gates, dh * t * (o * (1 - o))], -1)
+        return (d @ w, dc * f), d
+
+    last, d = weft.scan(step, (dh, dc), (dout, *kept), reverse=not reverse)
+    rows = d.flatten(0, 1)
+    weights = rows.mT @ data.flatten(0, 1), rows.mT @ before.flatten(0, 1)
+    return (*last, *weights, rows.sum(0), *([d @ w_ih] if need else []))
 
 
 @functools.lru_cache(64)
-def _programs(code: str, hidden: int, hint: int) -> tuple[Any, Any]:
-    """The programs of a step and of its derivative, for batches like the hint."""
-    state, gates = ("N0", hidden), ("N0", 4 * hidden)
+def _program(
+    code: str, inputs: int, hidden: int, hints: Any, reverse: bool, need: bool | None
+) -> Any:
+    """The program forward (``need`` is None) or backward, for sizes like the hints."""
+    every = "N0", "N1"  # steps, batch
+    data, state, steps = (*every, inputs), ("N1", hidden), (*every, hidden)
+    w_ih, w = (4 * hidden, inputs), (4 * hidden, hidden)
+    fn: Any = functools.partial(_forward, reverse=reverse)
+    shapes: list[Any] = [data, state, state, w_ih, w, (4 * hidden,)]
+    if need is not None:
+        fn = functools.partial(_backward, reverse=reverse, need=need)
+        shapes = [steps, state, state, data, w_ih, w, *[steps] * 7]
     like = Tensor(np.zeros((), code))
-    programs = []
-    for fn, shapes in (
-        (_cell, [gates, (4 * hidden,), state]),
-        (_slopes, [state] * 9),
-    ):
-        step = composed(f"lstm{fn.__name__}", fn, [like] * len(shapes), shapes, [hint])
-        programs.append(None if step is None else step.function.program)
-    return programs[0], programs[1]
+    found = composed("lstm", fn, [like] * len(shapes), shapes, hints)
+    return None if found is None else found.function.program
 
 
 class _Run:
@@ -82,52 +95,37 @@ class _Run:
 
     def __init__(self, batch: int, backwards: bool) -> None:
         self.batch, self.backwards = batch, backwards
-        self.kept: list[Kept] = []
+        self.kept: list[ndarray] = []
 
-    def slices(self, steps: int) -> list[slice]:
-        """The rows of each step, in the order of time."""
-        rows = [slice(t * self.batch, (t + 1) * self.batch) for t in range(steps)]
-        return rows[::-1] if self.backwards else rows
+    def program(self, arrays: Sequence[ndarray], need: bool | None = None) -> Any:
+        data, h = arrays[:2]
+        hints = hints_of([len(data) // self.batch, self.batch])
+        width, hidden = data.shape[1], h.shape[1]
+        return _program(h.dtype.char, width, hidden, hints, self.backwards, need)
+
+    def _by_steps(self, rows: ndarray) -> ndarray:
+        return rows.reshape(-1, self.batch, rows.shape[1])
 
     def forward(self, *arrays: ndarray) -> tuple[ndarray, ndarray, ndarray]:
         """The outputs of all steps, and the last h and c."""
-        data, h, c, w_ih, w, b = arrays
-        cell, _ = self._programs(h)
-        gates = product(data, w_ih.T)
-        out = empty((len(data), h.shape[1]), h.dtype)
-        self.kept.clear()
-        block = Block(8 * out.nbytes)  # otherwise each step maps and unmaps pages
-        for at in self.slices(len(data) // self.batch):
-            add_product(h, w.T, gates[at])
-            with block:
-                (new, next_c, i, f, g, o, t), _ = cell.run([gates[at], b, c])
-            self.kept.append(Kept(i, f, g, o, t, c, h))
-            out[at] = h = new
-            c = next_c
-        return out, h, c
+        data, *rest = arrays
+        found, _ = self.program(arrays).run([self._by_steps(data), *rest])
+        out, h, c, *self.kept = found
+        return out.reshape(len(data), -1), h, c
 
     def backward(
         self, arrays: Sequence[ndarray], gs: Sequence[ndarray], need: Sequence[bool]
     ) -> list[Any]:
         """The gradients of all arguments that need one."""
-        data, h, _, w_ih, w, _ = arrays
-        _, slopes = self._programs(h)
         if not self.kept:
             self.forward(*arrays)
-        dout, dh, dc = gs
-        d = empty((len(data), len(w)), h.dtype)
-        before = empty((len(data), h.shape[1]), h.dtype)
-        slices = self.slices(len(data) // self.batch)
-        for at, kept in zip(reversed(slices), reversed(self.kept), strict=True):
-            (d[at], dc), _ = slopes.run([dh, dout[at], dc, *kept[:-1]])
-            before[at] = kept.h
-            dh = product(d[at], w)
-        self.kept.clear()  # a second backward, which is rare, recomputes them
-        rest = product(d.T, data), product(d.T, before), d.sum(0)
-        return [product(d, w_ih) if need[0] else None, dh, dc, *rest]
-
-    def _programs(self, h: ndarray) -> tuple[Any, Any]:
-        return _programs(h.dtype.char, h.shape[1], *hints_of([self.batch]))
+        data, _, _, w_ih, w, _ = arrays
+        feeds = [self._by_steps(gs[0]), *gs[1:], self._by_steps(data), w_ih, w]
+        found, _ = self.program(arrays, need[0]).run([*feeds, *self.kept])
+        self.kept = []  # a second backward, which is rare, recomputes them
+        dh, dc, dw_ih, dw, db, *rest = found
+        dx = rest[0].reshape(data.shape) if rest else None
+        return [dx, dh, dc, dw_ih, dw, db]
 
 
 def lstm(
@@ -139,10 +137,9 @@ def lstm(
     the weights of data and of h, and the bias. ``steps(gates, (h, c), w, b)`` does the
     same by operators. None if there are no kernels.
     """
-    h = tensors[1]._data
-    if None in _programs(h.dtype.char, h.shape[1], *hints_of([batch])):
-        return None
     run = _Run(batch, backwards)
+    if run.program([t._data for t in tensors]) is None:
+        return None
 
     def pull(g: Any, need: Any, *xs: Any) -> Any:
         if mode.recording:  # the derivative is differentiated in turn
@@ -169,7 +166,7 @@ def lstm(
     out, *last = bind(op, tuple(tensors), {})
     op.plans.clear()  # they refer to the operator: a cycle would keep the values alive
     if out._node is None:
-        run.kept.clear()
+        run.kept = []
     return out, tuple(last)
 
 

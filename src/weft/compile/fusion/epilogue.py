@@ -53,8 +53,9 @@ def epilogues(fusion: Fusion, library_call: LibraryCallOf) -> dict[Call, Epilogu
 
 
 def _made_by(fusion: Fusion, group: Group) -> list[Any]:
-    """The units that compute what a group reads."""
-    return [fusion.unit[b] for b in group.reads() if b in fusion.unit]
+    """The units that compute what a group reads, and the checks that it comes after."""
+    checks = [n for one in group.nodes for n in one.after if n in fusion.checks]
+    return [fusion.unit[b] for b in (*group.reads(), *checks) if b in fusion.unit]
 
 
 def _before(fusion: Fusion, group: Group, call: Call) -> list[Group] | None:

@@ -7,8 +7,8 @@
 
 One number tells whether a run made a NaN (or an infinity). It is checked before state
 is written, so that the program can then be run again, node by node, to find the first
-operator that made one from finite values. Values that other results depend on are not
-checked, because a NaN propagates to these.
+operator that made one from finite values. New state is computed once for the check and
+once more where it is kept (``recompute_state``), which is faster than a copy of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def with_checks(graph: Graph, wanted: Wanted) -> Graph:
     >>> [n.op.name for n in checked][1:]
     ['log', 'isfinite', 'all', 'require']
     """
-    values = _ends(graph)
+    values = _results(graph)
     if not values:
         return graph
     build = graph.builder()
@@ -50,18 +50,14 @@ def with_checks(graph: Graph, wanted: Wanted) -> Graph:
     return Graph(graph.name, build.nodes, graph.outputs, graph.sizes, graph.inputs)
 
 
-def _ends(graph: Graph) -> list[Node]:
-    """The floating-point results that no other result depends on."""
+def _results(graph: Graph) -> list[Node]:
+    """The floating-point numbers that a program computes for others to see."""
     assigned = [n.inputs[0] for n in graph.nodes if n.op is ASSIGN]
-    results = [
+    return [
         n
         for n in dict.fromkeys((*graph.outputs, *assigned))
         if type(n) is Node and n.op not in _GIVEN and n.dtype.is_inexact
     ]
-    inside: set[Node] = set()
-    for node in results:
-        inside |= graph.ancestors([i for i in node.inputs if type(i) is Node])
-    return [n for n in results if n not in inside]
 
 
 def _flag(build: Any, value: Node, wanted: Wanted) -> Node:

@@ -58,6 +58,12 @@ def batch_norm(
                 f"batch_norm: {name} has {value.numel()} elements, but the input of "
                 f"shape {input.shape} has {channels} channels"
             )
+    for name, value in (("mean", running_mean), ("var", running_var)):
+        if not training and value is None:
+            raise ArgumentError(
+                f"batch_norm: expected running_{name} in evaluation, got None; with "
+                "training=True the batch's own statistics normalise"
+            )
     dims = (0, *range(2, input.ndim))
     count = math.prod(input.shape[d] for d in dims)
     if training and count <= 1:
@@ -73,12 +79,12 @@ def batch_norm(
         return _affine(off * weft.rsqrt(var + eps), weight, bias), mean, var
 
     scale = _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
-    if not training and running_mean is not None and running_var is not None:
+    if not training:
         off = input - _per_channel(running_mean, input.ndim)
         spread: Any = _per_channel(running_var, input.ndim)
         return _affine(off * weft.rsqrt(spread + eps), *scale)
     out, mean, var = fused("batch_norm", by_batch, input, *scale, key=eps)
-    if running_mean is not None and running_var is not None and training:
+    if running_mean is not None and running_var is not None:
         _move(running_mean, mean, momentum)
         _move(running_var, var * (count / (count - 1)), momentum)
     return out
@@ -113,6 +119,11 @@ def instance_norm(
     dims = tuple(range(2, input.ndim))
     count = math.prod(input.shape[2:])
     if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise ArgumentError(
+                "instance_norm: expected running_mean and running_var where "
+                "use_input_stats is False, got None"
+            )
         return batch_norm(input, running_mean, running_var, weight, bias, False, 0, eps)
     if count <= 1:
         raise ShapeError(

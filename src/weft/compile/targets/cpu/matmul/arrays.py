@@ -85,9 +85,7 @@ class Gemm:
         memory = self._workspace(workers)
         return make_job(a, b, out, cut, workspace=(memory, self.bytes), **options)
 
-    def multiply(
-        self, a: np.ndarray, b: np.ndarray, out: np.ndarray, accumulate: bool = False
-    ) -> None:
+    def multiply(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         """``out = a @ b`` of checked arrays (batch, m, k) and (batch, k, n), at once.
 
         It does what ``matmul_arrays`` does, with a tenth of its overhead.
@@ -102,7 +100,7 @@ class Gemm:
         job = array("q", (
             0, address(a), address(b), address(out), 0, 0, 0, m, n, k,
             a_row // item, a_col // item, b_row // item, b_col // item, n,
-            int(accumulate), 0, 0,
+            0, 0, 0,
             a_batch // item, b_batch // item, m * n, cut.rows, cut.columns,
             self._workspace(workers), self.bytes,
         ))  # fmt: skip
