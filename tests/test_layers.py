@@ -21,7 +21,7 @@ ORDER = (
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
     "accelerator", "backends", "distributed", "futures", "multiprocessing",
     "overrides", "hub",
-    "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",
+    "library", "compiler", "jit", "fx", "export", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 

@@ -128,6 +128,7 @@ _LAZY = (
     "fft",
     "func",
     "futures",
+    "export",
     "fx",
     "graph",
     "hub",

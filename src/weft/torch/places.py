@@ -111,6 +111,15 @@ _REASONS = {
     "torch.package*": "use torch.save and torch.load",
     "torch.masked.*asked*": "PyTorch calls it a prototype; use where, and the "
     "functions of torch.masked",
+    "torch.export.Constraint": "PyTorch calls it a part of its machinery; use Dim",
+    "torch.export.CustomDecompTable": "operators of an exported program are primitive; "
+    "run_decompositions takes a dictionary",
+    "torch.export.ExportBackwardSignature": "export the forward pass; module() trains",
+    "torch.export.FlatArgsAdapter": "modules are not unflattened; use ep.module()",
+    "torch.export.ModuleCall*": "calls of submodules are not kept; each node's "
+    "meta['nn_module_stack'] names its module",
+    "torch.export.[uU]nflatten*": "ep.module() keeps the names of parameters; nodes of "
+    "all submodules are in one graph",
     "torch.nested*": "pad the sequences and pass a mask, or use torch.nn.utils.rnn",
     "torch.cuda.*": "GPUs have one queue and one allocator here; see docs/gpu.md",
     "torch.xpu.*": "there is no XPU; torch.xpu.is_available() is False",
