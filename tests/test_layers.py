@@ -20,7 +20,7 @@ ORDER = (
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
     "accelerator", "backends", "distributed", "futures", "multiprocessing",
-    "overrides", "hub",
+    "overrides", "nested", "hub",
     "library", "compiler", "jit", "fx", "export", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
