@@ -291,3 +291,24 @@ def test_layers_of_a_resnet_are_its_children_in_order():
     net = models.resnet18(num_classes=3)
     features = weft.nn.Sequential(*list(net.children())[:-1]).eval()
     assert features(weft.ones(1, 3, 32, 32)).shape == (1, 512, 1, 1)
+
+
+@pytest.mark.parametrize("shape", [(9, 12, 3), (9, 12)])
+def test_pictures_of_pillow_are_transformed_as_arrays_and_stay_pictures(shape):
+    Image = pytest.importorskip("PIL.Image")
+    array = RNG.integers(0, 256, shape).astype(np.uint8)
+    picture = Image.fromarray(array)
+    for transform in (
+        transforms.CenterCrop(4), transforms.Pad(2), transforms.RandomHorizontalFlip(1.0),
+        transforms.RandomVerticalFlip(1.0), F.hflip, F.vflip,
+    ):  # fmt: skip
+        out = transform(picture)
+        assert isinstance(out, Image.Image)
+        np.testing.assert_array_equal(np.asarray(out), transform(array))
+    want = np.asarray(picture.resize((5, 4), 2))
+    np.testing.assert_array_equal(transforms.Resize((4, 5))(picture), want)
+    np.testing.assert_array_equal(transforms.Grayscale()(picture), picture.convert("L"))
+    assert np.shape(transforms.Grayscale(3)(picture)) == (9, 12, 3)
+    ours = transforms.ToTensor()(picture)
+    np.testing.assert_array_equal(ours, transforms.ToTensor()(array))
+    assert F.get_image_size(picture) == [12, 9]

@@ -40,6 +40,7 @@ MOVED = {
     "nn.utils.fusion": "nn.utils",
     "nn.utils.init": "nn.utils",
     "profiler.profiler": "profiler",
+    "distributed._tensor": "distributed.tensor",
 }
 VISION_MOVED = {"transforms.v2.functional": "transforms.functional"}
 
