@@ -41,6 +41,10 @@ MOVED = {
     "nn.utils.init": "nn.utils",
     "profiler.profiler": "profiler",
     "distributed._tensor": "distributed.tensor",
+    "distributed._tensor.experimental": "distributed.tensor",
+    "distributed.tensor.experimental": "distributed.tensor",
+    "distributed._composable": "distributed",
+    "distributed._composable.fsdp": "distributed.fsdp",
 }
 VISION_MOVED = {"transforms.v2.functional": "transforms.functional"}
 
