@@ -99,6 +99,44 @@ def products(torch):
         )
 
 
+def attention(torch):
+    """Causal attention in bfloat16, forward and with backward, in TFLOP/s."""
+    shapes = (4, 16, 4096, 64), (32, 12, 1024, 64), (4, 16, 4096, 128)
+    for shape in shapes:
+        rng = np.random.default_rng(0)
+        data = [rng.standard_normal(shape, np.float32) for _ in range(4)]
+        results, times = [], []
+        for module in (weft, torch):
+            q, k, v, g = (module.tensor(x).to("cuda").to(module.bfloat16) for x in data)
+            given = [x.requires_grad_() for x in (q, k, v)]
+
+            def forward(q, k, v, attend=module.nn.functional):
+                return attend.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+            def both(q, k, v, g, module=module, forward=forward):
+                out = forward(q, k, v)
+                return out, *module.autograd.grad(out, [q, k, v], g)
+
+            if module is weft:
+                forward, both = weft.compile(forward), weft.compile(both)
+            results.append([x.detach().float().cpu().numpy() for x in both(*given, g)])
+            with module.no_grad():
+                alone = functools.partial(forward, *given)
+                times.append(milliseconds(alone, *events(module)))
+            whole = functools.partial(both, *given, g)
+            times.append(milliseconds(whole, *events(module)))
+        errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(*results)]
+        *lead, rows, width = shape
+        rate = 2e-9 * np.prod(lead) * rows * rows * width
+        rates = [rate / times[0], 3.5 * rate / times[1]]
+        peer = [rate / times[2], 3.5 * rate / times[3]]
+        print(
+            f"{'x'.join(map(str, shape))} forward {rates[0]:.0f} TFLOP/s "
+            f"(PyTorch {peer[0]:.0f}), with backward {rates[1]:.0f} ({peer[1]:.0f})   "
+            f"errors {' '.join(f'{e:.0e}' for e in errors)}"
+        )
+
+
 def mlp(torch):
     """A training step of 784-512-512-10, batch 64, Adam."""
     rng = np.random.default_rng(0)
@@ -264,7 +302,7 @@ def gpt2(torch, layers=12, width=768, heads=12, words=50304, length=1024, batch=
         module.cuda.empty_cache()
 
 
-PARTS = {f.__name__: f for f in (memory_bound, products, mlp, eager, gpt2)}
+PARTS = {f.__name__: f for f in (memory_bound, products, attention, mlp, eager, gpt2)}
 
 
 def main() -> None:

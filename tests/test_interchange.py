@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft import dlpack
 from weft import dtype as dtypes
 from weft import interchange, numpy_protocol
 from weft.errors import AutogradError
@@ -103,8 +104,6 @@ def test_dlpack_refusals(device):
         with pytest.raises(AutogradError, match=r"requires grad.*detach"):
             np.from_dlpack(x)
     assert np.from_dlpack(leaf.detach()).tolist() == [1, 1]
-    with pytest.raises(BufferError, match="bfloat16; convert it with"):
-        np.from_dlpack(weft.ones(2, dtype=weft.bfloat16))
     away = weft.ones(2).to(device)
     with pytest.raises(BufferError, match=r"on 'elsewhere'; move it with \.cpu\(\)"):
         away.__dlpack__()
@@ -112,6 +111,43 @@ def test_dlpack_refusals(device):
         away.__dlpack_device__()
     with pytest.raises(ValueError, match="object with __dlpack__, got list"):
         weft.from_dlpack([1, 2])
+
+
+def test_dlpack_of_bfloat16():
+    """NumPy neither gives nor takes it, other libraries do."""
+    x = weft.arange(6.0).reshape(2, 3).bfloat16()
+    shared = weft.from_dlpack(x.T)
+    assert (shared.dtype, shared.shape) == (weft.bfloat16, (3, 2))
+    shared[2, 1] = 40
+    assert x[1, 2] == 40
+    del shared
+    assert not dlpack._held
+    with pytest.raises(RuntimeError, match="dtype"):
+        np.from_dlpack(x)
+
+
+def test_capsules_are_taken_once_and_forgotten_when_nobody_does():
+    x = weft.arange(3.0).bfloat16()
+    capsule = x.__dlpack__()
+    assert weft.from_dlpack(capsule).tolist() == [0, 1, 2]
+    with pytest.raises(BufferError, match="nobody has taken"):
+        weft.from_dlpack(capsule)
+    unclaimed = x.__dlpack__()
+    assert len(dlpack._held) == 1
+    del unclaimed
+    x.__dlpack__()
+    dlpack._sweep()
+    assert not dlpack._held
+
+
+def test_capsules_of_other_devices_and_types_are_refused():
+    given = dlpack.capsule(64, (2,), (4,), np.dtype("f4"), (8, 1), None)
+    with pytest.raises(BufferError, match=r"NVIDIA GPU, got DLPack's device \(8, 1\)"):
+        weft.from_dlpack(given)
+    with pytest.raises(BufferError, match="code 9 of 32 bits"):
+        dlpack._dtype(9, 32, 1)
+    with pytest.raises(BufferError, match="no f of 128 bits"):
+        dlpack._dtype(2, 128, 1)
 
 
 def test_from_dlpack_names_a_producer_that_fails():

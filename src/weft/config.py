@@ -31,14 +31,22 @@ class Config:
     kernels for it, whatever ``eager_kernels`` says. Off unless the environment has
     ``WEFT_BATCH_INVARIANT=1``; see ``docs/training.md`` for what it costs.
 
+    ``matmul_precision``: the least precision of float32 products, by the words of
+    ``weft.set_float32_matmul_precision``. GPUs round their operands to TF32 where it is
+    not ``"highest"``, as it is at first.
+
     ``loop_limit``: the number of steps after which ``while_loop`` raises an error, in
     every mode; None, as at first, for no limit. Ctrl-C ends a loop in any case.
     """
 
-    __slots__ = ("batch_invariant", "eager_kernels", "loop_limit_word", "strict_ieee")
+    __slots__ = (
+        "batch_invariant", "eager_kernels", "loop_limit_word", "matmul_precision",
+        "strict_ieee",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.strict_ieee = False
+        self.matmul_precision = "highest"
         self.batch_invariant = os.environ.get("WEFT_BATCH_INVARIANT", "0") == "1"
         self.eager_kernels = os.environ.get("WEFT_EAGER_KERNELS", "1") != "0"
         self.loop_limit_word = np.array([_NO_LIMIT])  # native code reads it

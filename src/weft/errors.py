@@ -216,6 +216,10 @@ class SharedMemoryError(ArgumentError):
     """An argument that a program changes while another shares its memory."""
 
 
+class ExportError(WeftError, BufferError):
+    """A tensor that cannot be handed over as memory."""
+
+
 class DeviceError(WeftError, RuntimeError):
     """Devices that differ, or a device that is not there."""
 

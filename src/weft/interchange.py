@@ -11,20 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from weft import dlpack, late
 from weft import dtype as dtypes
-from weft import late
 from weft.core.device import Device, absent, cpu
 from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, AutogradError, DeviceError, WeftError
+from weft.errors import ArgumentError, AutogradError, DeviceError, ExportError
 from weft.ops.public import UFUNCS
 
-CPU_CODE = 1  # DLPack's kDLCPU
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
-
-
-class ExportError(WeftError, BufferError):
-    """A tensor that cannot be handed over as memory."""
 
 
 def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
@@ -104,7 +99,7 @@ class _Capsule:
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0  # memory of the CPU: no other kind is read here
+        return dlpack.device_of(self.capsule)
 
 
 def from_dlpack(
@@ -125,14 +120,51 @@ def from_dlpack(
         raise ArgumentError(
             f"from_dlpack: expected an object with __dlpack__, got {type(x).__name__}"
         )
+    kind, number = x.__dlpack_device__()
+    if kind == dlpack.CPU:
+        out = Tensor(_array_of(x))
+    else:
+        out = _on_gpu(x, kind, number)
+    if copy:
+        out = out.clone()
+    out.storage_record.exposed = not copy
+    return out if device is None else out.to(find_device(device))
+
+
+def _array_of(x: Any) -> np.ndarray:
+    """An array over memory of the CPU."""
     try:
         array = np.from_dlpack(x)
     except (BufferError, RuntimeError, ValueError, TypeError) as error:
-        raise ExportError(f"from_dlpack: {type(x).__name__}: {error}") from error
+        found = _bfloat16_of(x)
+        if found is None:
+            raise ExportError(f"from_dlpack: {type(x).__name__}: {error}") from error
+        return found
     dtypes.of_array(array)
-    out = Tensor(array.copy() if copy else array)
-    out.storage_record.exposed = not copy
-    return out if device is None else out.to(find_device(device))
+    return array
+
+
+def _bfloat16_of(x: Any) -> np.ndarray | None:
+    """An array of the type that NumPy takes from nobody."""
+    try:
+        found = dlpack.described(x.__dlpack__())
+    except (BufferError, RuntimeError, ValueError, TypeError):
+        return None
+    return dlpack.array_of(found) if found.dtype == dtypes.bfloat16.np else None
+
+
+def _on_gpu(x: Any, kind: int, number: int) -> Tensor:
+    if kind != dlpack.CUDA:
+        raise ExportError(
+            f"from_dlpack: expected memory of the CPU or of an NVIDIA GPU, got DLPack's "
+            f"device ({kind}, {number})"
+        )
+    device: Any = find_device(f"cuda:{number}")
+    if not hasattr(device, "pool"):
+        raise absent("cuda")
+    pool = device.pool
+    found = dlpack.described(x.__dlpack__(stream=int(pool.runtime.stream)))
+    return Tensor.on_device(pool.over(found.interface, found.owner), device)
 
 
 def to_dlpack(
@@ -150,21 +182,42 @@ def to_dlpack(
     >>> x
     tensor([5., 0.])
     """
-    dlpack_device(self)
-    if dl_device is not None and tuple(dl_device) != (CPU_CODE, 0):
+    place = dlpack_device(self)
+    if dl_device is not None and tuple(dl_device) != place:
         raise ExportError(
-            f"__dlpack__: expected dl_device (1, 0), the CPU, got {dl_device!r}"
+            f"__dlpack__: expected dl_device {place}, where the tensor is, got "
+            f"{dl_device!r}"
         )
+    if place[0] == dlpack.CUDA:
+        return _gpu_capsule(self, stream, copy)
     if stream is not None:
         raise ExportError(f"__dlpack__: the CPU has no streams, got {stream!r}")
-    if self.dtype is dtypes.bfloat16:
-        raise ExportError(
-            "__dlpack__: NumPy cannot export bfloat16; convert it with .float()"
-        )
     array = plain("__dlpack__", self)
     if not array.flags.writeable and max_version is None:
         array = array.copy()  # an old consumer could not be told it is read-only
-    return (array.copy() if copy else array).__dlpack__(max_version=max_version)
+    array = array.copy() if copy else array
+    if self.dtype is not dtypes.bfloat16:
+        return array.__dlpack__(max_version=max_version)
+    return dlpack.capsule(array.ctypes.data, array.shape, array.strides, array.dtype,
+                          place, array)  # fmt: skip
+
+
+def _gpu_capsule(x: Tensor, stream: Any, copy: bool | None) -> Any:
+    """A capsule of a GPU's memory, once what is written there is."""
+    if x._interpreter is not None or x._node is not None:
+        raise AutogradError(
+            "__dlpack__: another library would not record what it does with this "
+            "tensor; use .detach()"
+        )
+    x = x.clone() if copy else x
+    buffer: Any = x._data
+    if stream != -1:  # whose taker looks after the order itself
+        buffer.pool.runtime.wait()
+    x.storage_record.exposed = True
+    return dlpack.capsule(
+        buffer.address, buffer.shape, buffer.strides, buffer.dtype,
+        dlpack_device(x), buffer,
+    )  # fmt: skip
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:
@@ -173,12 +226,14 @@ def dlpack_device(self: Tensor) -> tuple[int, int]:
     >>> weft.zeros(2).__dlpack_device__()
     (1, 0)
     """
+    if self.is_cuda:
+        return dlpack.CUDA, self.device.index or 0
     if self.device is not cpu:
         raise ExportError(
-            f"__dlpack__: expected a tensor on the CPU, got one on "
+            f"__dlpack__: expected a tensor on the CPU or on an NVIDIA GPU, got one on "
             f"{self.device.name!r}; move it with .cpu()"
         )
-    return (CPU_CODE, 0)
+    return dlpack.CPU, 0
 
 
 # -- NumPy

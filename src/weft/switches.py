@@ -9,12 +9,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from weft.config import config
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 
 _PRECISIONS = ("highest", "high", "medium")
 _state: dict[str, Any] = {
-    "deterministic": False, "warn_only": False, "precision": "highest",
+    "deterministic": False, "warn_only": False,
     "interop": 1, "warn_always": False,
 }  # fmt: skip
 
@@ -80,7 +81,10 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """The least precision of float32 products; Weft's are always in full float32.
+    """The least precision of float32 products.
+
+    On GPUs, products with ``"high"`` or ``"medium"`` round their operands to TF32, which
+    has the range of float32 and 10 bits of fraction. CPUs compute in full float32.
 
     >>> weft.set_float32_matmul_precision("high")
     >>> weft.get_float32_matmul_precision()
@@ -99,7 +103,7 @@ def set_float32_matmul_precision(precision: str) -> None:
             stacklevel=2,
         )
         return
-    _state["precision"] = precision
+    config.matmul_precision = precision
 
 
 def get_float32_matmul_precision() -> str:
@@ -108,7 +112,7 @@ def get_float32_matmul_precision() -> str:
     >>> weft.get_float32_matmul_precision()
     'highest'
     """
-    return str(_state["precision"])
+    return config.matmul_precision
 
 
 def set_num_interop_threads(num: int) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import Kernel, block_size
+from weft.compile.targets.cuda import attention
 from weft.compile.targets.cuda.cost_model import COST
 from weft.compile.targets.cuda.device import AcceleratorDevice
 from weft.compile.targets.cuda.gemm import SIZES
@@ -79,13 +80,17 @@ class SimulatedRuntime:
     def wait(self):
         pass
 
-    def launch(self, function, blocks, threads, arguments):
+    def launch(self, function, blocks, threads, arguments, block_memory=0):
         self.launches += 1
         words = [int(n) for n in arguments[: len(arguments) // 2]]
         if isinstance(function, Kernel):
             self.kernel(function, blocks, threads, words)
         elif function.name.startswith("product"):
             self.product(function.name, words)
+        elif function.name.startswith("attention"):
+            assert block_memory == function.block_memory
+            with np.errstate(all="ignore"):
+                self.attention(function.name, blocks, words)
         else:
             self.strided_copy(function.name, words)
 
@@ -132,6 +137,48 @@ class SimulatedRuntime:
 
     grid = 0
 
+    def attention(self, name, blocks, words):
+        """The formulas of ``weft.ops.attention``, a matrix at a time."""
+        *_, kind, dtype, depth = name.split("_")
+        form = attention.Form(kind, dtype, int(depth), "causal" in name)
+        arrays, count = attention.ARRAYS[kind], len(attention.ARRAYS[kind])
+        sizes = dict(zip(attention.SIZES, words[count:], strict=False))
+        scale = np.int64(sizes["scale"]).view(np.float64)
+        m, n, width = sizes["m"], sizes["n"], sizes["depth"]
+        strides = np.reshape(words[count + len(sizes) :], (count, 3))
+        rows = dict.fromkeys(arrays, m) | dict.fromkeys(("k", "v", "dk", "dv"), n)
+
+        def matrix(at, z):
+            name, (outer, inner, row) = arrays[at], (int(s) for s in strides[at])
+            item = np.dtype(np.float32 if name in ("lse", "delta") else DTYPES[dtype])
+            far, near = divmod(z, sizes["inner"])
+            start = words[at] + (far * outer + near * inner) * item.itemsize
+            wide = 1 if item.itemsize == 4 else width
+            flat = memory_at(start, (rows[name] - 1) * row + wide, item)
+            steps = row * item.itemsize, item.itemsize
+            return np.lib.stride_tricks.as_strided(flat, (rows[name], wide), steps)
+
+        own = n if kind == "keys" else m
+        for z in range(blocks // -(-own // form.rows)):
+            given = {name: matrix(at, z) for at, name in enumerate(arrays) if words[at]}
+            q, k, v = (given[x].astype(np.float32) for x in "qkv")
+            scores = q @ k.T * np.float32(scale)
+            if form.causal:
+                scores = np.where(np.tri(m, n, dtype=bool), scores, -np.inf)
+            if kind == "forward":
+                top = scores.max(1, keepdims=True)
+                lse = top + np.log(np.exp(scores - top).sum(1, keepdims=True))
+                made = {"o": np.exp(scores - lse) @ v, "lse": lse}
+            else:
+                weights, g = (
+                    np.exp(scores - given["lse"]),
+                    given["g"].astype(np.float32),
+                )
+                slopes = weights * (g @ v.T - given["delta"]) * np.float32(scale)
+                made = {"dq": slopes @ k, "dk": slopes.T @ q, "dv": weights.T @ g}
+            for name in set(made) & set(given):
+                given[name][...] = made[name].astype(given[name].dtype)
+
     def strided_copy(self, name, words):
         _, item, rank = name.split("_")
         rank, (to, source, count), rest = int(rank), words[:3], words[3:]
@@ -146,9 +193,9 @@ class SimulatedRuntime:
 
 
 class _Gridded(SimulatedRuntime):
-    def launch(self, function, blocks, threads, arguments):
+    def launch(self, function, blocks, *rest):
         self.grid = blocks
-        super().launch(function, blocks, threads, arguments)
+        super().launch(function, blocks, *rest)
 
 
 def simulated_gpu(capacity=1 << 30, capability=(9, 0)):

@@ -21,6 +21,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from weft.config import config
+
 
 class Flags(types.ModuleType):
     """A namespace of flags that can be set, for a block too (``flags``)."""
@@ -36,12 +38,14 @@ class Flags(types.ModuleType):
     @contextlib.contextmanager
     def flags(self, **settings: Any) -> Iterator[None]:
         """Set flags for a block."""
-        before = {name: self.__dict__.get(name) for name in settings}
-        self.__dict__.update(settings)
+        before = {name: getattr(self, name, None) for name in settings}
         try:
+            for name, value in settings.items():
+                setattr(self, name, value)
             yield
         finally:
-            self.__dict__.update(before)
+            for name, value in before.items():
+                setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{self.__name__} has no flag {name!r}")
@@ -49,6 +53,19 @@ class Flags(types.ModuleType):
     def version(self) -> int | None:
         """The library's version: None, as it is not used."""
         return None
+
+
+class _Products(Flags):
+    """The flags of matrix products on GPUs."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether operands of float32 products may be rounded to TF32."""
+        return config.matmul_precision != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed: bool) -> None:
+        config.matmul_precision = "high" if allowed else "highest"
 
 
 def _switch(place: Flags, name: str, value: bool) -> None:
@@ -70,8 +87,8 @@ cudnn.set_flags(is_acceptable=lambda tensor: False)
 for _part in ("conv", "rnn"):
     cudnn.set_flags(**{_part: Flags(f"cudnn.{_part}", fp32_precision="none")})
 cuda = Flags("cuda", preferred_linalg_library=lambda backend=None: "default")
-_matmul = Flags(
-    "cuda.matmul", allow_tf32=False, fp32_precision="none",
+_matmul = _Products(
+    "cuda.matmul", fp32_precision="none",
     allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,
 )  # fmt: skip

@@ -118,7 +118,7 @@ class MultiheadAttention(Module):
         mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal, key.shape)
         heads = [self._heads(x) for x in (q, k, v)]  # (N, H, L, D)
         drops = self.training and self.dropout > 0
-        if need_weights or drops or q.dtype not in (weft.float32, weft.float64):
+        if need_weights or drops or not q.dtype.is_floating_point:
             weights = self._weights(heads[0], heads[1], mask)
             mixed = weights @ heads[2]
         else:

@@ -14,7 +14,8 @@ Here both are composed, for reference; compiled programs compute the scores in b
 Operands are (..., rows, features) with equal leading axes. A mask of the scores' shape
 comes last: numbers are added, truth values say who takes part. ``causal`` hides keys
 behind a query: row i sees keys 0 to i. A row that sees nobody gives zeros, or NaN as
-softmax does if ``zeros`` is False.
+softmax does if ``zeros`` is False. Half types are computed in float32, which ``lse`` and
+``delta`` have too: rounded, they would shift all weights of a row.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _attention_eval(
             lse = np.where(nobody, lse.dtype.type(math.nan), lse)
         scores /= np.where(nobody, total.dtype.type(1 if zeros else math.nan), total)
         out = product(scores, v)
-    return out.astype(kind, copy=False), lse[..., 0].astype(kind, copy=False)
+    return out.astype(kind, copy=False), lse[..., 0]
 
 
 def _backward_eval(
@@ -131,7 +132,7 @@ def _attention_type(
         kind = mask.dtype if mask.dtype is dtypes.bool_ else q.dtype
         _expect(name, "mask", mask, (*lead, rows, keys), kind)
     out = TensorType((*lead, rows, v.shape[-1]), q.dtype)
-    return out, TensorType((*lead, rows), q.dtype)
+    return out, TensorType((*lead, rows), q.dtype.to_total())
 
 
 def _backward_type(
@@ -141,8 +142,8 @@ def _backward_type(
     name = "attention_backward"
     out, row = _attention_type(q, k, v, *mask, **params, name=name)
     _expect(name, "the output's gradient", g, out.shape, q.dtype)
-    _expect(name, "lse", lse, row.shape, q.dtype)
-    _expect(name, "delta", delta, row.shape, q.dtype)
+    _expect(name, "lse", lse, row.shape, row.dtype)
+    _expect(name, "delta", delta, row.shape, row.dtype)
     return q, k, v
 
 
@@ -160,6 +161,11 @@ def _expect(name: str, what: str, x: TensorType, shape: Any, dtype: Any) -> None
 
 def _transposed(x: Tensor) -> Tensor:
     return transpose(x, -2, -1)
+
+
+def _widened(x: Tensor) -> Tensor:
+    """A tensor in the dtype of sums."""
+    return cast(x, x.dtype.to_total())
 
 
 def _weights(
@@ -185,22 +191,26 @@ def _attention_vjp(
 ) -> list[Tensor | None]:  # fmt: skip
     g, g_lse = gs
     q, k, v, *mask = xs
-    delta = (g * o).sum(-1) - g_lse
+    delta = (_widened(g) * _widened(o)).sum(-1) - g_lse
     cotangents: Any = attention_backward_op(
         q, k, v, lse, g, delta, *mask, causal=causal, scale=scale, zeros=zeros
     )
     cotangents = [*cotangents, *[None] * len(mask)]
     if mask and need[3]:
-        weights = _weights(q, k, lse, mask, causal, scale)
-        cotangents[3] = weights * (matmul(g, _transposed(v)) - delta.unsqueeze(-1))
+        wide_q, wide_k, wide_v, wide_g = map(_widened, (q, k, v, g))
+        weights = _weights(wide_q, wide_k, lse, mask, causal, scale)
+        rise = matmul(wide_g, _transposed(wide_v)) - delta.unsqueeze(-1)
+        cotangents[3] = cast(weights * rise, mask[0].dtype)
     return cotangents
 
 
 def _attention_jvp(
     ts: list[Any], xs: list[Tensor], lse: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    q, k, v, *mask = xs
-    tq, tk, tv, *tm = ts
+    kind = xs[0].dtype
+    q, k, v = map(_widened, xs[:3])
+    mask = xs[3:]
+    tq, tk, tv, *tm = (t if t is None else _widened(t) for t in ts)
     weights = _weights(q, k, lse, mask, causal, scale)
     moved = [matmul(t * scale, _transposed(k)) for t in (tq,) if t is not None]
     moved += [matmul(q * scale, _transposed(t)) for t in (tk,) if t is not None]
@@ -208,26 +218,28 @@ def _attention_jvp(
     out = matmul(weights, tv) if tv is not None else None
     if not moved:
         assert out is not None
-        return out, lse * 0.0
+        return cast(out, kind), lse * 0.0
     slopes = weights * sum(moved[1:], moved[0])
     t_lse = slopes.sum(-1)
     t_out = matmul(slopes - weights * t_lse.unsqueeze(-1), v)
-    return (t_out if out is None else out + t_out), t_lse
+    return cast(t_out if out is None else out + t_out, kind), t_lse
 
 
 def _backward_vjp(
     gs: Any, xs: list[Tensor], need: Any, causal: bool, scale: float
 ) -> list[Tensor | None]:
     """The reverse of the equations at the top, line by line."""
-    a, b, c = gs  # of dq, dk and dv
-    q, k, v, lse, g, delta, *mask = xs
+    a, b, c = map(_widened, gs)  # of dq, dk and dv
+    kinds = [x.dtype for x in xs]
+    lse, delta, mask = xs[3], xs[5], xs[6:]
+    q, k, v, g = (_widened(xs[at]) for at in (0, 1, 2, 4))
     p = _weights(q, k, lse, mask, causal, scale)
     rise = matmul(g, _transposed(v)) - delta.unsqueeze(-1)
     slopes = p * rise * scale
     of_slopes = (matmul(a, _transposed(k)) + matmul(q, _transposed(b))) * scale
     of_rise = of_slopes * p
     of_scores = (of_slopes * rise + matmul(g, _transposed(c))) * p
-    cotangents: list[Tensor | None] = [
+    cotangents = [
         matmul(of_scores, k) * scale + matmul(slopes, b),
         matmul(_transposed(of_scores), q) * scale + matmul(_transposed(slopes), a),
         matmul(_transposed(of_rise), g),
@@ -235,7 +247,11 @@ def _backward_vjp(
         matmul(of_rise, v) + matmul(p, c),
         -of_rise.sum(-1),
     ]
-    return cotangents + [of_scores if one else None for one in need[6:]]
+    cotangents += [of_scores] * len(mask)
+    return [
+        cast(x, kind) if one else None
+        for x, kind, one in zip(cotangents, kinds, need, strict=True)
+    ]
 
 
 # -- samples and references
@@ -345,7 +361,7 @@ def _composed(
     if not zeros:
         lse = where(nobody, math.nan, lse)
     weights = weights / where(nobody, 1.0 if zeros else math.nan, total)
-    return matmul(cast(weights, v.dtype), v), cast(lse[..., 0], q.dtype)
+    return matmul(cast(weights, v.dtype), v), lse[..., 0]
 
 
 def _composed_backward(
@@ -353,7 +369,6 @@ def _composed_backward(
     mask: Tensor | None = None, *, causal: bool, scale: float, zeros: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     scores = _composed_scores(q, k, mask, causal, scale)
-    lse, delta = cast(lse, scores.dtype), cast(delta, scores.dtype)
     weights = (scores - where(lse == -math.inf, 0.0, lse)[..., None]).exp()
     dv = matmul(transpose(cast(weights, g.dtype), -1, -2), g)
     slopes = _wide_product(g, transpose(v, -1, -2)) - delta[..., None]

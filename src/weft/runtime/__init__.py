@@ -41,12 +41,23 @@ class Runtime(Protocol):
         """Fill memory with zeros."""
 
     def load(self, code: str, kernels: Sequence[Any]) -> dict[str, Any]:
-        """Functions to launch, by their kernels' names."""
+        """Functions to launch, by their kernels' names.
+
+        A kernel's ``block_memory``, if it has it, is the most that launches ask for.
+        """
 
     def launch(
-        self, function: Any, blocks: int, threads: int, arguments: np.ndarray
+        self,
+        function: Any,
+        blocks: int,
+        threads: int,
+        arguments: np.ndarray,
+        block_memory: int = 0,
     ) -> None:
-        """Put a launch into the queue; ``arguments`` are made by ``argument_words``."""
+        """Put a launch into the queue; ``arguments`` are made by ``argument_words``.
+
+        ``block_memory`` are the bytes that the threads of each block share.
+        """
 
     def recorded(self, run: Callable[[], None]) -> Callable[[], None] | None:
         """The work that ``run`` puts into the queue, to be put there again as a whole.

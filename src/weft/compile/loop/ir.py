@@ -29,6 +29,8 @@ target's schedule may add to a loop how it runs:
     on n threads           thread k of a block takes iterations k, k + n, … (or so many
                            neighbours at once); what they accumulate is combined by
                            halves, and all threads get it
+    looking n ahead        n threads compute the conditions of n iterations; those where
+                           they hold are run by all threads, in order
 
 A kernel with such a loop runs a block of threads for each iteration of its parallel
 loops: statements around the loop give every thread the same, and one of them stores.
@@ -116,6 +118,7 @@ class For(NamedTuple):
     streaming: tuple[str, ...] = ()
     in_registers: bool = False  # a square that is transposed
     threads: int = 0  # of a block, that share the iterations out
+    ahead: int = 0  # iterations whose condition the threads look at together
 
 
 class Set(NamedTuple):

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.compile.loop.depend import conflict, following, independent, symbols_of
-from weft.compile.loop.ir import For, Kernel, When, statements
+from weft.compile.loop.ir import For, Kernel, Local, Set, Store, When, statements
 from weft.compile.loop.ranges import coefficient
-from weft.compile.loop.rewrite import changed, indices_of, merged_axes, replaced
+from weft.compile.loop.rewrite import changed, indices_of, mapped, merged_axes, replaced
 from weft.core.size import Size, same, smaller
 from weft.graph.ir import GraphError
 
@@ -212,6 +212,67 @@ def unroll(kernel: Kernel, var: str, factor: int) -> Kernel:
 
     _expect(factor > 0, kernel, f"a factor of at least 1, got {factor}")
     return _each(kernel, var, unrolled)
+
+
+def jam(kernel: Kernel, var: str, count: int) -> Kernel:
+    """Neighbouring iterations of a parallel loop as one: its loops do all of them.
+
+    >>> from weft.compile.loop.schedule import example
+    >>> tiled = parallelise(tile(example(32), "i", 16), "io")
+    >>> print(jam(tiled, "io", 2))
+    kernel scale(x: float32[32], y: float32[32])
+      parallel ios < 1:
+        for ii < 16:
+          y[ii + 32*ios] = x[ii + 32*ios] * 2
+          y[ii + 32*ios + 16] = x[ii + 32*ios + 16] * 2
+    """
+    extents, scope = dict(kernel.parallel), kernel.scope
+    whole = isinstance(extents[var], int) and extents[var] % count == 0
+    _expect(whole, kernel, f"a multiple of {count} iterations, got {extents[var]}")
+    stmts = list(statements(kernel.body))
+    plain = all(isinstance(s, (For, Set, Store)) for s in stmts)
+    _expect(plain, kernel, "loops without conditions and indices from memory")
+    name = f"{var}s"
+    scope.bounds[name] = extents[var] // count
+    copies = []
+    for k in range(count):
+        memo: dict[int, Any] = {}
+        index = scope.symbol(name) * count + k
+        body = [replaced(stmt, var, index, memo) for stmt in kernel.body]
+        copies.append(_renamed(body, k))
+    parallel = tuple(
+        (name, extents[var] // count) if v == var else (v, n)
+        for v, n in kernel.parallel
+    )
+    return kernel._replace(parallel=parallel, body=_side_by_side(copies))
+
+
+def _renamed(body: list[Any], number: int) -> list[Any]:
+    """Statements with locals of their own."""
+
+    def own(value: Any) -> Any:
+        if not isinstance(value, Local) or not number:
+            return value
+        return value._replace(name=f"{value.name}_{number}")
+
+    def renamed(stmt: Any) -> Any:
+        if isinstance(stmt, For):
+            return stmt._replace(body=list(map(renamed, stmt.body)))
+        return stmt._replace(local=own(stmt.local)) if isinstance(stmt, Set) else stmt
+
+    memo: dict[int, Any] = {}
+    return [renamed(mapped(stmt, own, memo)) for stmt in body]
+
+
+def _side_by_side(copies: list[list[Any]]) -> list[Any]:
+    found: list[Any] = []
+    for together in zip(*copies, strict=True):
+        first = together[0]
+        if isinstance(first, For):
+            found.append(first._replace(body=_side_by_side([s.body for s in together])))
+        else:
+            found += together
+    return found
 
 
 def join(kernel: Kernel, var: str) -> Kernel:

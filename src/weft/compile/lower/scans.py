@@ -156,6 +156,8 @@ class ScatterLoops(Lowering):
         moved = replaced(start, "i0", part * height + row, {})
         begin = For("r", smaller(sizes[0] - part * height, height), moved.body)
         body = [begin, *self._own_updates(part, height)]
+        if isinstance(height, int) and height:
+            blocks = -(-sizes[0] // height)  # each has rows
         return self._made((("part", blocks),), body)
 
     def _own_updates(self, part: Any, height: Any) -> list[Any]:

@@ -3,17 +3,20 @@
     %y = conv(%x, %w, …)      →      %y/im2col = im2col(%x, …)
                                      %y/matmul = matmul(%w, %y/im2col)
 
-A target says that it wants this (``composes_library``); others call the operator's own
-evaluation on the host.
+A target says that it wants this (``composes_library``). For others, half types become
+float32 around the operator; what their library lacks then, the host computes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from weft.compile import targets
+from weft.compile.emit.scalar import HALF
 from weft.core.lowering import Library
 from weft.core.mode import set_recording
+from weft.core.tensor import Tensor
 from weft.graph.ir import (
     ASSIGN,
     CONSTANT,
@@ -28,6 +31,7 @@ from weft.graph.ir import (
 )
 from weft.graph.symbol import Building
 from weft.graph.transform import apply_node
+from weft.ops.copies import cast
 
 _KNOWN = {INPUT, CONSTANT, READ, ASSIGN, PICK, DETACH}
 
@@ -35,9 +39,12 @@ _KNOWN = {INPUT, CONSTANT, READ, ASSIGN, PICK, DETACH}
 def expand_library(graph: Graph) -> Graph:
     """Write out what the target's library lacks."""
     target = targets.current()
-    if not target.composes_library:
-        return graph
-    lacking = {n for n in graph.nodes if _composed(n) and not target.library_call(n)}
+    written_out = _composed if target.composes_library else _in_float32
+    lacking = {
+        node: make
+        for node in graph.nodes
+        if (make := written_out(node)) and not target.library_call(node)
+    }
     other = any(n.op in STRUCTURAL.values() and n.op not in _KNOWN for n in graph.nodes)
     if not lacking or other or any(n.after for n in graph.nodes):
         return graph
@@ -49,7 +56,27 @@ def _composed(node: Node) -> Any:
     return rule.composed if isinstance(rule, Library) else None
 
 
-def _rebuilt(graph: Graph, lacking: set[Node]) -> Graph:
+def _in_float32(node: Node) -> Any:
+    """A call of a node's operator with wider types; None if its own are wide enough."""
+    if not _composed(node) or not any(
+        type(i) is Node and i.dtype.name in HALF for i in node.inputs
+    ):
+        return None
+
+    def call(*args: Any, **params: Any) -> Any:
+        wide = [
+            cast(x, x.dtype.to_total()) if isinstance(x, Tensor) else x for x in args
+        ]
+        made = node.op(*wide, **params)
+        if type(node.type) is not tuple:
+            return cast(made, node.type.dtype)
+        pairs = zip(made, node.type, strict=True)
+        return tuple(cast(one, kind.dtype) for one, kind in pairs)
+
+    return call
+
+
+def _rebuilt(graph: Graph, lacking: Mapping[Node, Any]) -> Graph:
     build = Building(Builder(graph.name, graph.sizes))
     builder = build.builder
     env: dict[Node, Any] = {}
@@ -62,7 +89,7 @@ def _rebuilt(graph: Graph, lacking: set[Node]) -> Graph:
                 if node in lacking:
                     args = [env[i] if type(i) is Node else i for i in node.inputs]
                     with builder.deriving(node), builder.within(node):
-                        env[node] = _composed(node)(*args, **node.params)
+                        env[node] = lacking[node](*args, **node.params)
                 elif node not in env:
                     env[node] = apply_node(node, env, build)
             outs = [build.lift(env[o]) for o in graph.outputs]

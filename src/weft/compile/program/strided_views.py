@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,3 +76,43 @@ def seen(array: np.ndarray, op: Op, params: Mapping[str, Any]) -> Any:
         return np.reshape(array, params["shape"], copy=False)
     except ValueError:
         return None
+
+
+class Batches(NamedTuple):
+    """Matrices at equal distances: where each stack of them begins, and its axes."""
+
+    offsets: list[list[int]]  # of each array, in elements, for each stack
+    sizes: list[int]  # of a stack's axes, the outer one first
+    steps: list[list[int]]  # of each axis, for each array
+
+
+def batches(
+    shape: Sequence[int], strides: Sequence[Sequence[int]], most: int
+) -> Batches:
+    """Leading axes as stacks of at most so many axes; ``strides`` are each array's.
+
+    Axes that lie behind one another in all arrays are one.
+
+    >>> from weft.compile.program.strided_views import batches
+    >>> batches((2, 3), [(12, 4), (3, 1)], most=1)
+    Batches(offsets=[[0, 0]], sizes=[6], steps=[[4, 1]])
+    """
+    axes: list[tuple[int, list[int]]] = []  # the last one first
+    for d, n in reversed(list(enumerate(shape))):
+        steps = [one[d] for one in strides]
+        if n == 1:
+            continue
+        inner, near = axes[-1] if axes else (1, [])
+        if axes and steps == [inner * step for step in near]:
+            axes[-1] = inner * n, near
+        else:
+            axes.append((n, steps))
+    while len(axes) < most:
+        axes.append((1, [0] * len(strides)))
+    own, rest = axes[:most][::-1], axes[most:]
+    offsets = [
+        [sum(i * steps[k] for i, (_, steps) in zip(index, rest, strict=True))
+         for k in range(len(strides))]
+        for index in itertools.product(*[range(n) for n, _ in rest])
+    ]  # fmt: skip
+    return Batches(offsets, [n for n, _ in own], [steps for _, steps in own])

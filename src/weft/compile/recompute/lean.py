@@ -19,7 +19,7 @@ from collections.abc import Collection
 
 from weft.compile import targets
 from weft.compile.fusion.elements import lowering_of
-from weft.compile.fusion.groups import Operand
+from weft.compile.fusion.groups import Operand, inlined
 from weft.compile.passes.recompute import BackwardRuns, copyable, recompute
 from weft.core.lowering import Pointwise
 from weft.core.size import hinted
@@ -78,13 +78,13 @@ class _Choice:
         self.fixed = fixed
 
     def _large(self, node: Node) -> bool:
-        return node.op not in _GIVEN and _count(node) >= self.cost.least
+        return not _given(node) and _count(node) >= self.cost.least
 
     def _sources(self, node: Node) -> list[Node]:
         """The operands of a value that are not much smaller than it."""
         bases = [Operand(i).base for i in node.inputs if type(i) is Node]
         count, limit = _count(node), self.cost.smaller
-        return [b for b in bases if b.op not in _GIVEN and _count(b) * limit > count]
+        return [b for b in bases if not _given(b) and _count(b) * limit > count]
 
     def _may_go(self, node: Node) -> bool:
         pointwise = isinstance(lowering_of(node), Pointwise)
@@ -136,7 +136,7 @@ class _Choice:
         for base in self._sources(node):
             if base in self.saved and base not in self.dropped and base not in inner:
                 continue
-            if self._may_go(base) and base not in self.needed and len(inner) < 16:
+            if self._may_go(base) and self._passed(base) and len(inner) < 16:
                 root = self._root(base, inner)
                 if root is None:
                     return None
@@ -144,6 +144,19 @@ class _Choice:
             else:
                 roots.add(base)
         return roots.pop() if len(roots) == 1 else None
+
+    def _passed(self, node: Node) -> bool:
+        """Whether what a value is made of may be kept instead of it.
+
+        A reduction may have it stored anyway; but what is smaller is cheaper to keep.
+        """
+        size = sum(_bytes(source) for source in self._sources(node))
+        return node not in self.needed or size < _bytes(node)
+
+
+def _given(node: Node) -> bool:
+    """Whether a value is there without being computed, or is made where it is read."""
+    return node.op in _GIVEN or inlined(node)
 
 
 def _count(node: Node) -> int:

@@ -40,7 +40,7 @@ def scaled_dot_product_attention(
     if enable_gqa:
         options = dropout_p, is_causal, scale
         return _grouped(query, key, value, attn_mask, *options)
-    if dropout_p == 0 and query.dtype in (weft.float32, weft.float64):
+    if dropout_p == 0 and query.dtype.is_floating_point:
         return attention(query, key, value, attn_mask, causal=is_causal, scale=scale)
     scores = (query * scale) @ key.transpose(-2, -1)  # (..., L, S)
     if is_causal:

@@ -169,17 +169,32 @@ class CudaRuntime:
             self.driver.cuModuleLoadData(code.encode() + b"\0"), "loading kernels"
         )
         self.modules.append(module)
-        find = self.driver.cuModuleGetFunction
-        names = [kernel.name for kernel in kernels]
-        return {n: _checked(find(module, n.encode()), f"finding {n}") for n in names}
+        return {kernel.name: self._function(module, kernel) for kernel in kernels}
+
+    def _function(self, module: Any, kernel: Any) -> Any:
+        driver, name = self.driver, kernel.name
+        found = driver.cuModuleGetFunction(module, name.encode())
+        function = _checked(found, f"finding {name}")
+        memory = getattr(kernel, "block_memory", 0)
+        if memory:
+            kinds = driver.CUfunction_attribute
+            kind = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            result = driver.cuFuncSetAttribute(function, kind, memory)
+            _checked(result, f"giving {name} {memory} bytes of a block's memory")
+        return function
 
     def launch(
-        self, function: Any, blocks: int, threads: int, arguments: np.ndarray
+        self,
+        function: Any,
+        blocks: int,
+        threads: int,
+        arguments: np.ndarray,
+        block_memory: int = 0,
     ) -> None:
         self.enter()
         where = address(arguments) + arguments.nbytes // 2
         result = self.driver.cuLaunchKernel(
-            function, blocks, 1, 1, threads, 1, 1, 0, self.stream, where, 0
+            function, blocks, 1, 1, threads, 1, 1, block_memory, self.stream, where, 0
         )
         if int(result[0]):
             _checked(result, "launching a kernel")

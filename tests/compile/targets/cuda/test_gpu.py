@@ -7,7 +7,6 @@ Tests on a real GPU skip where there is none.
 import numpy as np
 import pytest
 from on_device import check_compiled, rounding, runs, same, small, train
-from simulated_gpu import simulated_gpu
 
 import weft
 from weft import nn
@@ -16,19 +15,6 @@ from weft.core.op import all_ops, find_op
 from weft.runtime.device_memory import DeviceArray
 
 NAMES = [op.name for op in all_ops()]
-
-
-@pytest.fixture(
-    scope="module", params=["simulated", pytest.param("cuda", marks=pytest.mark.cuda)]
-)
-def gpu(request):
-    if request.param == "cuda":
-        if not weft.cuda.is_available():
-            pytest.skip("there is no GPU")
-        yield weft.device("cuda")
-        return
-    yield weft.register_device(simulated_gpu())
-    weft.unregister_device("gpu:0")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,6 +50,47 @@ def test_two_hundred_steps_have_the_losses_of_the_cpu():
     found = [train("cuda", compiled=True, steps=200)[0] for _ in range(2)]
     np.testing.assert_allclose(found[0], want, rtol=2e-3, atol=1e-5)
     assert found[0] == found[1]  # the same bits in every run
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_libraries_share_memory_by_dlpack(dtype):
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    x = weft.arange(6.0).reshape(2, 3).to(getattr(weft, dtype)).cuda()
+    same = weft.from_dlpack(x.T)
+    assert (same.device, same.shape) == (x.device, (3, 2))
+    same[2, 1] = 40
+    assert x[1, 2] == 40
+    torch = pytest.importorskip("torch")
+    theirs = torch.from_dlpack(x)
+    theirs[0, 0] = 50
+    assert x[0, 0].item() == 50
+    back = weft.from_dlpack(theirs.T)
+    assert back._data.address == x._data.address
+    assert back.cpu().tolist() == x.T.cpu().tolist()
+
+
+@pytest.mark.cuda
+def test_products_in_tf32_are_asked_for():
+    if not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+    x = weft.randn(256, 256)
+    exact, y = x.double() @ x.double(), x.cuda()
+    product = weft.compile(lambda y: y @ y)
+
+    def far():
+        return (product(y).cpu().double() - exact).abs().max().item()
+
+    full = [far() for _ in range(3)]
+    weft.backends.cuda.matmul.allow_tf32 = True
+    try:
+        assert weft.get_float32_matmul_precision() == "high"
+        short = far()
+    finally:
+        weft.set_float32_matmul_precision("highest")
+    assert max(full) < 1e-4 < short < 0.1
+    assert far() == full[0]
 
 
 def test_views_share_memory(gpu):

@@ -9,7 +9,7 @@ from simulated_gpu import simulated_gpu
 
 import weft
 from weft import nn
-from weft.compile.targets.cuda import ptx
+from weft.compile.targets.cuda import attention, ptx
 from weft.compile.targets.cuda.code import SharedCode
 from weft.core.op import all_ops
 from weft.runtime.device_memory import Pool, rounded
@@ -18,7 +18,7 @@ F = nn.functional
 
 
 @pytest.fixture
-def gpu():
+def gpu():  # the simulated one alone: these tests look at code
     yield weft.register_device(simulated_gpu())
     weft.unregister_device("gpu:0")
 
@@ -45,6 +45,28 @@ def test_rows_are_shared_by_the_threads_of_a_block(gpu):
         code = gpu.target.assembly(kernel)
         assert "shfl.sync.bfly" in code
         assert ("bar.sync" in code or "barrier.sync" in code) == (threads > 32)
+
+
+def test_short_rows_have_a_thread_each(gpu):
+    (kernel,) = kernels(gpu, lambda x: (x * x).sum(1), (8, 32))
+    assert "threads" not in str(kernel)
+    assert gpu.target.assembly(kernel).count("ld.global.nc.v4") == 8
+
+
+def test_rows_of_several_axes_are_read_by_16_bytes(gpu):
+    (kernel,) = kernels(gpu, lambda x, b: x + b, (6, 64), (64,))
+    assert "4 at once" in str(kernel)
+    assert gpu.target.assembly(kernel).count("ld.global.nc.v4") == 2
+    (kernel,) = kernels(gpu, lambda x, b: x + b, (6, 63), (63,))
+    assert "at once" not in str(kernel)
+
+
+def test_bfloat16_is_rounded_in_one_instruction(gpu):
+    x = weft.randn(64).bfloat16().to(gpu)
+    program = weft.compile(lambda x: x * 3)
+    program(x)
+    (kernel,) = program.latest.lowered.kernels.values()
+    assert "cvt.rn.bf16x2.f32" in gpu.target.assembly(kernel)
 
 
 def test_columns_have_a_thread_each(gpu):
@@ -102,6 +124,10 @@ def test_the_assembler_takes_every_kernel(capability, tmp_path, rng):
                         for a in sample.args]  # fmt: skip
                 op(*args, **sample.params)
         shared = SharedCode(Pool(device.pool.runtime), ptx.gpu_isa(capability))
+        for kind in attention.ARRAYS:
+            for depth in attention.DEPTHS:
+                for dtype, causal in (("float16", False), ("bfloat16", True)):
+                    shared.attention(attention.Form(kind, dtype, depth, causal))
         for name in ("float32", "bfloat16", "float64", "int64"):
             dtype = getattr(weft, name)
             shared.product(dtype, dtype)

@@ -11,6 +11,7 @@ from llvmlite import ir
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import Kernel
 from weft.compile.lower.deduplicate import KernelTable
+from weft.compile.targets.cuda.attention import Form, emit_attention
 from weft.compile.targets.cuda.copying import (
     ITEMS,
     RANKS,
@@ -41,6 +42,7 @@ class Named(NamedTuple):
     """A function of the shared library, as the runtime is asked for it."""
 
     name: str
+    block_memory: int = 0  # bytes that a launch asks for
 
 
 class SharedCode:
@@ -49,9 +51,10 @@ class SharedCode:
     def __init__(self, pool: Pool, isa: Isa) -> None:
         self.pool, self.isa = pool, isa
         self._products: dict[Any, Any] = {}
+        self._attention: dict[Form, Any] = {}
 
     def _loaded(
-        self, text: str, emit: Callable[[ir.Module], None], names: Iterable[str]
+        self, text: str, emit: Callable[[ir.Module], None], names: Iterable[Named]
     ) -> dict[str, Any]:
         def make() -> ir.Module:
             module = new_module("library", self.isa)
@@ -59,7 +62,7 @@ class SharedCode:
             return module
 
         code = known_ptx(text, make, self.isa)
-        return self.pool.runtime.load(code, [Named(name) for name in names])
+        return self.pool.runtime.load(code, list(names))
 
     def product(self, operand: DType, result: DType) -> Any:
         """The function of matrix products of a dtype."""
@@ -69,9 +72,20 @@ class SharedCode:
             self._products[key] = self._loaded(
                 name,
                 lambda module: emit_product(module, name, operand, result, self.isa),
-                [name],
+                [Named(name)],
             )[name]
         return self._products[key]
+
+    def attention(self, form: Form) -> Any:
+        """The function of a form of attention."""
+        if form not in self._attention:
+            named = Named(form.name, form.block_memory)
+            self._attention[form] = self._loaded(
+                f"{form.name} {form.shape}",
+                lambda module: emit_attention(module, form),
+                [named],
+            )[form.name]
+        return self._attention[form]
 
     @functools.cached_property
     def cublas(self) -> cublas.Cublas | None:
@@ -84,7 +98,7 @@ class SharedCode:
 
     @functools.cached_property
     def _copies(self) -> dict[str, Any]:
-        names = [copy_name(item, rank) for item in ITEMS for rank in RANKS]
+        names = [Named(copy_name(item, k)) for item in ITEMS for k in RANKS]
         return self._loaded("copies", emit_copies, names)
 
     def write(self, target: DeviceArray, source: DeviceArray) -> None:

@@ -6,7 +6,8 @@ Passes, fusion and lowering read the records that all targets have (see
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from weft.compile.targets.cpu import cost_model as cpu
 
@@ -17,7 +18,9 @@ class Blocks:
 
     threads: int = 256  # of a block whose threads each take iterations of their own
     vector: int = 16  # bytes that a thread loads and stores at once
-    short_row: int = 8  # elements of a row that one thread takes alone
+    short_row: int = 128  # bytes of a row that one thread takes alone: a cache's line
+    column: int = 8  # bytes of a row that a thread takes, where it sums columns
+    columns: int = 1 << 16  # threads that must be left, to have several columns each
     loads: int = 8  # of a thread in a row: fewer would leave the memory idle
     loads_again: int = 4  # the same, where a row is read again: more threads hide more
     least_row: int = 32  # threads of a row: a warp
@@ -25,6 +28,24 @@ class Blocks:
     unknown_row: int = 256  # threads for rows whose length is an argument
     scratch: int = 4096  # bytes of a kernel's own memory: more would spill to DRAM
 
+
+@dataclass(frozen=True)
+class Attention:
+    """The shape of a block of attention: see ``targets.cuda.attention``."""
+
+    tiles: int  # of 16 rows, a warp: more use what is loaded more often
+    warps: int
+    step: int  # other rows at a time: more take more registers
+
+
+_ATTENTION = {
+    ("forward", 64): Attention(tiles=2, warps=4, step=64),
+    ("forward", 128): Attention(tiles=1, warps=8, step=64),
+    ("queries", 64): Attention(tiles=2, warps=4, step=32),
+    ("queries", 128): Attention(tiles=1, warps=8, step=32),
+    ("keys", 64): Attention(tiles=1, warps=8, step=64),
+    ("keys", 128): Attention(tiles=1, warps=8, step=32),
+}
 
 # A block adds up a task; enough tasks keep all multiprocessors busy.
 _REDUCTIONS = cpu.Reductions(
@@ -50,6 +71,9 @@ class CudaCostModel:
     """The thresholds of a GPU, by area."""
 
     blocks: Blocks = Blocks()
+    attention: Mapping[tuple[str, int], Attention] = field(
+        default_factory=lambda: _ATTENTION
+    )
     loops: cpu.Loops = _LOOPS
     reductions: cpu.Reductions = _REDUCTIONS
     fusion: cpu.Fusion = _FUSION

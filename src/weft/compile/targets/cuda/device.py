@@ -25,7 +25,7 @@ from weft.compile.targets.cuda.ptx import gpu_isa
 from weft.compile.targets.cuda.target import CudaTarget
 from weft.config import config
 from weft.core.device import Device
-from weft.core.lowering import Pointwise
+from weft.core.lowering import Library, Pointwise
 from weft.core.op import Op, TensorType, find_op
 from weft.errors import WeftError
 from weft.graph.ir import Builder, Node
@@ -129,16 +129,17 @@ class AcceleratorDevice(Device):
         wholes = [p.whole for p in known if p.whole is not None]
         sizes, shapes = named_sizes([*[p.shape for p in known], *wholes])
         key = (op, tuple(patterns), shapes, tuple(params.items()), config.strict_ieee)
-        found = self._programs.get(key)
-        if found is None:
-            if len(self._programs) >= PROGRAMS:
-                self._programs.clear()
-                self._launches.clear()
-            found = _single(op, args, patterns, shapes, params, self.target)
-            self._programs[key] = found
-        if found.program is None or not holds(found.assumptions, sizes):
+        found = None
+        if not isinstance(op.lower, Library):  # which is chosen by sizes
+            found = self._programs.get(key)
+            if found is None:
+                self._make_room()
+                found = _single(op, args, patterns, shapes, params, self.target)
+                self._programs[key] = found
+        if found is None or not found.program or not holds(found.assumptions, sizes):
             exact = (*key, tuple(sizes.items()))
             if exact not in self._programs:
+                self._make_room()
                 given = [*[p.shape for p in known], *wholes]
                 made = _single(op, args, patterns, given, params, self.target)
                 self._programs[exact] = made
@@ -154,6 +155,11 @@ class AcceleratorDevice(Device):
                 self._launches[(*kinds, config.strict_ieee)] = launch
         outputs, _ = executor.run(feeds, ())
         return outputs[0] if found.alone else tuple(outputs)
+
+    def _make_room(self) -> None:
+        if len(self._programs) >= PROGRAMS:
+            self._programs.clear()
+            self._launches.clear()
 
     def _feeds(self, op: Op, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The arrays that a program is given, and the patterns of all arguments."""

@@ -25,6 +25,7 @@ from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
 from weft.compile.program.strided_views import seen
 from weft.compile.targets import Replay
 from weft.compile.targets.cuda.cost_model import COST
+from weft.config import config
 from weft.core.size import evaluate
 from weft.graph.interpret import failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node
@@ -407,7 +408,8 @@ class Executor:
         if len(stretch.launches) == 1:
             self._each(stretch)
             return
-        key = tuple([self.addresses[slot] for slot in stretch.slots])
+        addresses = [self.addresses[slot] for slot in stretch.slots]
+        key = (config.matmul_precision, *addresses)
         found = stretch.recordings.get(key)
         if found is not None and found is not False:
             found()

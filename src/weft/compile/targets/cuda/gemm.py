@@ -15,7 +15,7 @@ from llvmlite import ir
 from weft.compile.emit import scalar
 from weft.compile.emit.control_flow import I64, VOID, i64, loop, when
 from weft.compile.emit.isa import Isa
-from weft.compile.targets.cuda.kernel import barrier, shared_memory, special
+from weft.compile.targets.cuda.kernel import barrier, narrowed, shared_memory, special
 from weft.dtype import DType
 
 TILE = 64  # rows and columns of C for a block
@@ -104,8 +104,7 @@ def emit_product(
                 value = b.load(sums[r][q])
                 value = scalar.cast(b, [value], [total], _register(result))
                 if result.name in scalar.HALF:
-                    native = isa.converts_half
-                    value = scalar.narrowed(b, value, result, native=native)
+                    value = narrowed(b, value, result, isa)
                 b.store(value, b.gep(out, [where]))
     b.ret_void()
 

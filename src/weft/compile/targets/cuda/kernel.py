@@ -14,8 +14,9 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft import dtype as dtypes
 from weft.compile.emit import scalar
-from weft.compile.emit.control_flow import I32, I64, VOID, i64, loop, when
+from weft.compile.emit.control_flow import I1, I32, I64, VOID, i64, loop, when
 from weft.compile.emit.isa import Isa
 from weft.compile.emit.kernel import KernelEmitter, pointer_to
 from weft.compile.loop.ir import (
@@ -32,6 +33,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.lower.values import identity
 from weft.compile.targets.cuda.cost_model import COST
+from weft.dtype import DType
 
 WARP = 32
 _ALIGN = COST.blocks.vector
@@ -67,6 +69,28 @@ def barrier(b: Any) -> None:
         b.module, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.FunctionType(VOID, [I32])
     )
     b.call(wait, [ir.Constant(I32, 0)])
+
+
+def narrowed(b: Any, value: Any, dtype: DType, isa: Isa) -> Any:
+    """The pattern of a half type's number, by the GPU's own conversions."""
+    if dtype is not dtypes.bfloat16:
+        return scalar.narrowed(b, value, dtype, native=isa.converts_half)
+    return b.bitcast(b.fptrunc(value, _BFloat()), ir.IntType(16))
+
+
+class _BFloat(ir.Type):
+    """LLVM's bfloat16, which llvmlite does not know."""
+
+    intrinsic_name = "bf16"
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
 
 
 def shared_memory(module: ir.Module, name: str, element: Any, count: int) -> Any:
@@ -146,6 +170,8 @@ class _Emitter(KernelEmitter):
     def _for(self, stmt: For) -> None:
         if stmt.threads:
             self._share_out(stmt)
+        elif stmt.ahead:
+            self._look_ahead(stmt)
         elif stmt.vector:
             self._unroll(stmt)
         else:
@@ -197,6 +223,44 @@ class _Emitter(KernelEmitter):
         if self.shared:
             barrier(b)
 
+    def _look_ahead(self, stmt: For) -> None:
+        """A loop over a condition, that as many threads as there are look for.
+
+        Each warp leaves a word with a bit for each iteration where it holds.
+        """
+        b, (*lets, when_) = self.b, stmt.body
+        extent, warps = self.index(stmt.extent), stmt.ahead // WARP
+        name = f"{self.kernel.name}.ahead"
+        memory = self.module.globals.get(name) or shared_memory(
+            self.module, name, I32, warps
+        )
+        holds, word = b.alloca(I1), b.alloca(I32)
+        with loop(b, i64(0), extent, i64(stmt.ahead), name=stmt.var) as base:
+            mine = b.add(base, self.thread, flags=["nsw"])
+            b.store(I1(0), holds)
+            with when(b, b.icmp_signed("<", mine, extent)), self._scope():
+                self.symbols[stmt.var] = mine
+                self._body(lets)
+                b.store(b.trunc(self.value(when_.condition), I1), holds)
+            vote = declared(
+                b.module, "llvm.nvvm.vote.ballot.sync", ir.FunctionType(I32, [I32, I1])
+            )
+            found = b.call(vote, [_ALL, b.load(holds)])
+            b.store(found, self._slot(memory, b.lshr(self.thread, i64(5))))
+            barrier(b)
+            with loop(b, i64(0), i64(warps), name="warp") as warp:
+                found = b.load(self._slot(memory, warp))
+                b.store(found, word)
+                first = b.add(base, b.mul(warp, i64(WARP)))
+                count = b.zext(b.ctpop(found), I64)
+                with loop(b, i64(0), count, name="found"), self._scope():
+                    left = b.load(word)
+                    b.store(b.and_(left, b.sub(left, I32(1))), word)
+                    place = b.zext(b.cttz(left, I1(1)), I64)
+                    self.symbols[stmt.var] = b.add(first, place)
+                    self._body([*lets, *when_.body])
+            barrier(b)
+
     def _store(self, stmt: Store) -> None:
         if self.block == 1 or self.apart or stmt.buffer.scratch:
             super()._store(stmt)
@@ -207,6 +271,9 @@ class _Emitter(KernelEmitter):
         self.cache.clear()
         if self.shared:
             barrier(self.b)
+
+    def _narrowed(self, value: Any, dtype: Any) -> Any:
+        return narrowed(self.b, value, dtype, self.isa)
 
     # -- totals of threads
 

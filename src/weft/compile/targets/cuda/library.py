@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,11 @@ import numpy as np
 
 from weft.compile.emit import scalar
 from weft.compile.program.steps import LibraryCall
-from weft.compile.program.strided_views import needs_copy, outline, view_of
+from weft.compile.program.strided_views import batches, needs_copy, outline, view_of
+from weft.compile.targets.cuda.attention_call import Attention
 from weft.compile.targets.cuda.code import SharedCode
 from weft.compile.targets.cuda.gemm import THREADS, TILE
+from weft.config import config
 from weft.dtype import DType
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -92,31 +93,9 @@ class ProductWork:
         )
         self.m, self.n = shape[-2:]
         self.k = arrays[0].shape[-1]
-        self.batches, self.count = self._batches(shape[:-2])
-
-    def _batches(self, shape: Sequence[int]) -> tuple[list[Any], int]:
-        """Strided batches: offsets and strides of the three, and how many matrices."""
-        axes: list[list[Any]] = []  # size, strides
-        for d, n in reversed(list(enumerate(shape))):
-            steps = [one.strides[d] for one in (self.left, self.right, self.out)]
-            if n == 1:
-                continue
-            if axes and all(
-                s == t * axes[-1][0] for s, t in zip(steps, axes[-1][1], strict=True)
-            ):
-                axes[-1][0] *= n
-            else:
-                axes.append([n, steps])
-        inner: Any = axes[0] if axes else [1, [0, 0, 0]]
-        found = []
-        for index in itertools.product(*[range(n) for n, _ in axes[1:]]):
-            offsets = [
-                sum(i * steps[k] for i, (_, steps) in zip(index, axes[1:], strict=True))
-                for k in range(3)
-            ]
-            found.append(offsets)
-        self.steps: list[int] = inner[1]
-        return found, inner[0]
+        matrices = self.left, self.right, self.out
+        found = batches(shape[:-2], [one.strides for one in matrices], most=1)
+        self.batches, (self.count,), (self.steps,) = found
 
     def run(self, runtime: Any, places: Any, addresses: Sequence[int]) -> None:
         """Put the launches into the queue."""
@@ -150,7 +129,7 @@ class ProductWork:
         if left is None or right is None:
             return False
         self.shared.cublas.product(
-            *names, False, (self.m, self.n, self.k),
+            *names, config.matmul_precision != "highest", (self.m, self.n, self.k),
             (where[0], *left, self.steps[0]), (where[1], *right, self.steps[1]),
             (where[2], self.n, self.steps[2] or self.m * self.n), self.count,
         )  # fmt: skip
@@ -179,7 +158,7 @@ class Works:
         self.works = {call: work for call, work in found.items() if work is not None}
 
 
-LIBRARY: tuple[type[LibraryCall], ...] = (Product,)
+LIBRARY: tuple[type[LibraryCall], ...] = (Product, Attention)
 
 
 def library_call_of(node: Node) -> type[LibraryCall] | None:

@@ -15,7 +15,19 @@ from typing import Any
 
 from weft.compile.fusion.groups import Group
 from weft.compile.loop.depend import flat_position, independent
-from weft.compile.loop.ir import For, Kernel, Set, Store, When, combined, statements
+from weft.compile.loop.ir import (
+    For,
+    Kernel,
+    Let,
+    Load,
+    Set,
+    Store,
+    When,
+    block_size,
+    combined,
+    statements,
+    subvalues,
+)
 from weft.compile.loop.nest import (
     apart,
     counted_by_launch,
@@ -29,7 +41,7 @@ from weft.compile.loop.nest import (
 )
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses
-from weft.compile.loop.schedule import fuse, parallelise, tile
+from weft.compile.loop.schedule import fuse, jam, parallelise, tile
 from weft.compile.targets.cuda.cost_model import COST
 from weft.core.size import Size, hinted, same
 from weft.graph.ir import GraphError
@@ -48,6 +60,11 @@ def flat_schedule(kernel: Kernel) -> Kernel:
     try:
         if len(names) == 1 and is_linear(kernel):
             return _in_vectors(kernel, nest_of(kernel)[0])
+        if count := _vector_of_last(kernel):
+            kernel = tile(kernel, names[-1], count, names=("vector", "i"))
+            kernel = in_parallel(kernel, [*names[:-1], "vector"])
+            (inner,) = kernel.body
+            return kernel._replace(body=[inner._replace(vector=count)])
         return in_parallel(kernel, names)
     except GraphError:  # positions are too intricate for a proof
         return apart(kernel, len(names))
@@ -66,6 +83,21 @@ def _in_vectors(kernel: Kernel, loop: For) -> Kernel:
     return kernel._replace(body=[inner._replace(vector=count)])
 
 
+def _vector_of_last(kernel: Kernel) -> int:
+    """The neighbours along the last axis that a thread takes at once; 0: one.
+
+    Everything is stored in order, or is the same for all of them.
+    """
+    loop = nest_of(kernel)[-1]
+    if isinstance(loop.extent, Size) or any(isinstance(s, For) for s in loop.body):
+        return 0
+    widths = _along(loop.var, loop.body)
+    if widths is None:
+        return 0
+    count = _COST.vector // max([2, *widths])
+    return count if count >= 2 and loop.extent % count == 0 else 0
+
+
 def row_schedule(group: Group, kernel: Kernel) -> Kernel:
     """Kept axes in parallel: a block for each row, or a thread for each column."""
     if is_empty(kernel):
@@ -78,8 +110,39 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
     names = [name for name, _ in group.outer]
     if len(group.shape) - 1 in group.kept:
         kernel, names = one_column(kernel, names)
-        return apart(kernel, len(names))
+        return _wider(apart(kernel, len(names)))
     return _on_threads(apart(kernel, len(names)))
+
+
+def _wider(kernel: Kernel) -> Kernel:
+    """Several columns for each thread, where loads would be short."""
+    name, extent = kernel.parallel[-1]
+    sizes = [n for _, n in kernel.parallel]
+    loops = [s for s in kernel.body if isinstance(s, For)]
+    accesses = _along(name, [stmt for loop in loops for stmt in loop.body])
+    if accesses is None or any(isinstance(n, Size) for n in sizes):
+        return kernel
+    count = _COST.column // max([2, *accesses])
+    if count < 2 or extent % count or math.prod(sizes) < count * _COST.columns:
+        return kernel
+    try:
+        return jam(kernel, name, count)
+    except GraphError:
+        return kernel
+
+
+def _along(name: str, body: list[Any]) -> list[int] | None:
+    """The sizes of elements that statements read or write in order along an axis.
+
+    None where they go through memory otherwise.
+    """
+    steps = [
+        (buffer, coefficient(flat_position(at, buffer.shape), name))
+        for buffer, at in uses(body)
+    ]
+    if not all(step is not None and _at_most_one(step) for _, step in steps):
+        return None
+    return [b.dtype.itemsize for b, step in steps if not same(step, 0)]
 
 
 def _on_threads(kernel: Kernel) -> Kernel:
@@ -89,8 +152,10 @@ def _on_threads(kernel: Kernel) -> Kernel:
     if not rows:
         return kernel
     known = [length[0] for length in lengths if length is not None]
-    if known and len(known) == len(lengths) and max(known) <= _COST.short_row:
-        return kernel
+    widths = [n for s in rows for n in _along(s.var, s.body) or [_COST.vector]]
+    short = _COST.short_row // max([2, *widths])
+    if known and len(known) == len(lengths) and max(known) <= short:
+        return kernel._replace(body=_unrolled(kernel.body))
     vector = _vector(kernel, rows)
     loads = _COST.loads if len(rows) == 1 else _COST.loads_again
     count = max(known, default=0) // max(vector, 1) // loads
@@ -100,19 +165,13 @@ def _on_threads(kernel: Kernel) -> Kernel:
 
 def _vector(kernel: Kernel, rows: list[For]) -> int:
     """The neighbours that a thread takes at once; 0 if rows cannot be cut so."""
-    count = _COST.vector // max(max(b.dtype.itemsize for b in kernel.buffers), 2)
+    found = [_along(s.var, s.body) for s in rows]
+    if any(widths is None for widths in found):
+        return 0
+    count = _COST.vector // max([2, *[n for widths in found for n in widths or ()]])
     whole = all(not isinstance(s.extent, Size) and s.extent % count == 0 for s in rows)
     long = whole and max(s.extent for s in rows) >= count * _COST.least_row
-    if count < 2 or not long:
-        return 0
-    names = {s.var for s in rows}
-    steps = [
-        coefficient(flat_position(at, buffer.shape), name)
-        for s in rows
-        for buffer, at in uses(s.body)
-        for name in names & {s.var}
-    ]
-    return count if all(s is not None and _at_most_one(s) for s in steps) else 0
+    return count if count >= 2 and long else 0
 
 
 def _at_most_one(step: Any) -> bool:
@@ -135,6 +194,22 @@ def _is_row(loop: For) -> bool:
            for s in rest):  # fmt: skip
         return False  # scratch memory is a thread's own
     return independent(loop.var, rest, loop.extent) is None
+
+
+def _unrolled(body: list[Any]) -> list[Any]:
+    """Short rows without a branch, so that neighbours are read at once."""
+    stmts = []
+    for stmt in body:
+        if (
+            isinstance(stmt, For)
+            and _is_row(stmt)
+            and not isinstance(stmt.extent, Size)
+        ):
+            stmt = stmt._replace(vector=stmt.extent)
+        elif isinstance(stmt, (For, When)):
+            stmt = stmt._replace(body=_unrolled(stmt.body))
+        stmts.append(stmt)
+    return stmts
 
 
 def _marked(body: list[Any], threads: int, vector: int) -> list[Any]:
@@ -172,7 +247,32 @@ def spread(kernel: Kernel) -> Kernel:
     rows = [s for s in stmts if isinstance(s, For) and _moves_much(s)]
     if not rows or not _serial_around(kernel, rows):
         return kernel
-    return _on_threads(kernel)
+    kernel = _on_threads(kernel)
+    return kernel._replace(body=_looking_ahead(kernel.body, block_size(kernel)))
+
+
+def _looking_ahead(body: list[Any], threads: int) -> list[Any]:
+    """Loops over a condition that seldom holds, as a scatter's into some rows."""
+    if threads < _COST.least_row:
+        return body
+    stmts = []
+    for stmt in body:
+        if isinstance(stmt, For) and _seeks(stmt):
+            stmt = stmt._replace(ahead=threads)
+        elif isinstance(stmt, For):
+            stmt = stmt._replace(body=_looking_ahead(stmt.body, threads))
+        stmts.append(stmt)
+    return stmts
+
+
+def _seeks(loop: For) -> bool:
+    """Whether a loop only does something where a condition holds that it does not change."""
+    *lets, last = loop.body
+    if not isinstance(last, When) or not all(isinstance(s, Let) for s in lets):
+        return False
+    written = {s.buffer.name for s in statements(last.body) if isinstance(s, Store)}
+    values = subvalues([last.condition, *[let.value for let in lets]])
+    return not any(isinstance(v, Load) and v.buffer.name in written for v in values)
 
 
 def _moves_much(loop: For) -> bool:
