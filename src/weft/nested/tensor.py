@@ -23,6 +23,7 @@ from weft import layouts, overrides
 from weft.core.dispatch import Interpreter
 from weft.core.size import Shape
 from weft.core.tensor import Tensor
+from weft.core.tensor_of_values import TensorOfValues
 from weft.errors import ArgumentError, ShapeError
 
 _numbers = itertools.count(1)
@@ -91,7 +92,7 @@ def packed(lengths: Sequence[int]) -> Ragged:
     return Ragged(ends - count, count, int(ends[-1]) if len(ends) else 0)
 
 
-class NestedTensor(Tensor):
+class NestedTensor(TensorOfValues):
     """A tensor whose components differ in their sizes; ``weft.nested`` makes them.
 
     >>> x = weft.nested.nested_tensor([weft.ones(2), weft.ones(3)], layout=weft.jagged)
@@ -100,8 +101,6 @@ class NestedTensor(Tensor):
     """
 
     _interpreter = NESTED
-    _node = None
-    _held: Tensor  # the packed values
     _ragged: Ragged | None  # of a tensor with one ragged dimension
     _dim: int  # which that is, counted with the batch
     _shapes: list[tuple[int, ...]]  # of the components, where no such dimension is
@@ -195,44 +194,7 @@ class NestedTensor(Tensor):
         """Whether the components lie one after the other."""
         return self._ragged is None or (self._dim == 1 and self._ragged.contiguous)
 
-    # -- the tensor's state is that of its values
-
-    @property
-    def dtype(self) -> Any:
-        return self._held.dtype
-
-    @property
-    def device(self) -> Any:  # type: ignore[override]
-        return self._held.device
-
-    @property
-    def requires_grad(self) -> bool:
-        return self._held.requires_grad
-
-    @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
-        self._held.requires_grad_(value)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        self._held.requires_grad_(requires_grad)
-        return self
-
-    @property
-    def is_leaf(self) -> bool:
-        return self._held.is_leaf
-
-    @property
-    def grad_fn(self) -> Any:
-        return self._held.grad_fn
-
-    @property
-    def grad(self) -> Any:
-        """The gradient: a nested tensor of the same components."""
-        return None if self._held.grad is None else self.like(self._held.grad)
-
-    @grad.setter
-    def grad(self, value: Any) -> None:
-        self._held.grad = None if value is None else value._held
+    # -- conversions
 
     def backward(self, gradient: Any = None, *args: Any, **options: Any) -> None:
         """Gradients of the components, given those of this tensor."""
@@ -246,15 +208,6 @@ class NestedTensor(Tensor):
         made.__dict__.update(changes, _held=held)
         return made
 
-    def detach(self) -> Any:
-        return self.like(self._held.detach())
-
-    def clone(self, *, memory_format: Any = None) -> Any:
-        return self.like(self._held.clone())
-
-    def to(self, *args: Any, **options: Any) -> Any:
-        return self.like(self._held.to(*args, **options))
-
     def float(self) -> Any:
         return self.to(weft.float32)
 
@@ -267,7 +220,7 @@ class NestedTensor(Tensor):
     def cpu(self) -> Any:
         return self.to("cpu")
 
-    def cuda(self, device: Any = None, *options: Any) -> Any:  # type: ignore[override]
+    def cuda(self, device: Any = None, *options: Any) -> Any:
         return self.to("cuda" if device is None else device)
 
     def contiguous(self, memory_format: Any = None) -> Any:
