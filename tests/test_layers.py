@@ -11,7 +11,7 @@ SOURCE = pathlib.Path(__file__).parents[1] / "src" / "weft"
 ORDER = (
     "errors", "late", "naming", "dtype", "dtype_info", "config",
     "runtime", "core", "layouts", "sizes",
-    "printing", "ops", "interchange", "linalg", "special", "fft", "signal", "random",
+    "printing", "ops", "dlpack", "interchange", "linalg", "special", "fft", "signal", "random",
     "storage", "tensor_types", "comparing", "return_types",
     "autograd", "pickling", "func", "methods", "sparse",
     "graph", "memory", "compile", "amp",
@@ -20,8 +20,8 @@ ORDER = (
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
     "accelerator", "backends", "distributed", "futures", "multiprocessing",
-    "overrides", "hub",
-    "kernels", "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",
+    "overrides", "nested", "hub", "kernels", "library", "compiler", "jit", "fx",
+    "export", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 

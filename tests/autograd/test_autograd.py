@@ -767,3 +767,12 @@ def test_gradients_that_are_added_early_have_the_same_bits():
     alone, added = run(None), run(0.5)
     for mine, other, start in zip(added, alone, (0.5, 0.5, 0), strict=True):
         np.testing.assert_array_equal(mine, np.float32(start) + other)
+
+
+def test_grad_takes_any_iterable_of_inputs():
+    net = weft.nn.Linear(3, 1)
+    ones = weft.ones(2, 3)
+    by_iterator = weft.autograd.grad(net(ones).sum(), net.parameters())
+    by_list = weft.autograd.grad(net(ones).sum(), [net.weight, net.bias])
+    for a, b in zip(by_iterator, by_list, strict=True):
+        assert a.tolist() == b.tolist()

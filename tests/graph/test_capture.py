@@ -535,3 +535,47 @@ def test_sizes_agree_between_arguments():
         f(weft.ones(5), weft.ones(6))
     with pytest.raises(ArgumentError, match="'B' is 3 in one example and 4"):
         G.capture(lambda x, y: x, weft.ones(3), weft.ones(4), dynamic=sizes)
+
+
+# -- hooks on gradients
+
+
+def test_a_hook_on_a_gradient_that_leaves_the_program_is_refused():
+    w = weft.ones(3, requires_grad=True)
+
+    def forward(x):
+        y = x * w
+        y.register_hook(lambda g: g * 10)
+        return y.sum()
+
+    with pytest.raises(CaptureError, match="a hook on a gradient"):
+        weft.graph.capture(forward, weft.ones(3))
+    weft.compile(forward, fullgraph=False)(weft.ones(3)).backward()
+    assert w.grad.tolist() == [10.0] * 3
+
+
+def test_hooks_of_modules_on_gradients_run_in_a_compiled_network():
+    seen = []
+    net = weft.nn.Sequential(weft.nn.Linear(3, 4), weft.nn.ReLU(), weft.nn.Linear(4, 1))
+    for module in net:
+        module.register_full_backward_hook(lambda m, gi, go: seen.append(m))
+    compiled = weft.compile(net, fullgraph=False)
+    compiled(weft.ones(2, 3)).sum().backward()
+    assert seen == list(net)[::-1]
+
+
+def test_hooks_of_parameters_and_inner_backwards_are_captured():
+    w = weft.ones(3, requires_grad=True)
+    w.register_hook(lambda g: g * 10)
+    program = weft.compile(lambda x: (x * w).sum())
+    program(weft.ones(3)).backward()
+    assert w.grad.tolist() == [10.0] * 3
+
+    def step(x):
+        y = x * w
+        y.register_hook(lambda g: g * 2)
+        y.sum().backward()
+
+    w.grad = None
+    weft.compile(step)(weft.ones(3))
+    assert w.grad.tolist() == [20.0] * 3

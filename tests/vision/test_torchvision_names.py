@@ -258,3 +258,57 @@ def test_a_grid_places_pictures_and_a_file_holds_them(tmp_path):
     np.testing.assert_array_equal(read, want)
     with pytest.raises(ValueError, match="expected a PNG"):
         utils.save_image(images, tmp_path / "one.jpg")
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "end"),
+    [
+        ("densenet121", 7_978_856, "classifier.bias"),
+        ("mobilenet_v2", 3_504_872, "classifier.1.bias"),
+    ],
+)
+def test_networks_have_the_published_number_of_parameters(name, count, end):
+    net = getattr(models, name)()
+    assert sum(p.numel() for p in net.parameters()) == count
+    assert list(net.state_dict())[-1] == end
+
+
+def test_small_networks_train():
+    weft.manual_seed(0)
+    x, y = weft.randn(2, 3, 32, 32), weft.tensor([0, 1])
+    for net in (
+        models.DenseNet(4, (1, 1), 4, num_classes=2, drop_rate=0.1),
+        models.MobileNetV2(2, 0.25, [(1, 8, 1, 1), (2, 8, 2, 2)]),
+    ):
+        loss = weft.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        assert all(p.grad is not None for p in net.parameters())
+    with pytest.raises(NotImplementedError, match="those of the paper"):
+        models.MobileNetV2(norm_layer=weft.nn.BatchNorm2d)
+
+
+def test_layers_of_a_resnet_are_its_children_in_order():
+    net = models.resnet18(num_classes=3)
+    features = weft.nn.Sequential(*list(net.children())[:-1]).eval()
+    assert features(weft.ones(1, 3, 32, 32)).shape == (1, 512, 1, 1)
+
+
+@pytest.mark.parametrize("shape", [(9, 12, 3), (9, 12)])
+def test_pictures_of_pillow_are_transformed_as_arrays_and_stay_pictures(shape):
+    Image = pytest.importorskip("PIL.Image")
+    array = RNG.integers(0, 256, shape).astype(np.uint8)
+    picture = Image.fromarray(array)
+    for transform in (
+        transforms.CenterCrop(4), transforms.Pad(2), transforms.RandomHorizontalFlip(1.0),
+        transforms.RandomVerticalFlip(1.0), F.hflip, F.vflip,
+    ):  # fmt: skip
+        out = transform(picture)
+        assert isinstance(out, Image.Image)
+        np.testing.assert_array_equal(np.asarray(out), transform(array))
+    want = np.asarray(picture.resize((5, 4), 2))
+    np.testing.assert_array_equal(transforms.Resize((4, 5))(picture), want)
+    np.testing.assert_array_equal(transforms.Grayscale()(picture), picture.convert("L"))
+    assert np.shape(transforms.Grayscale(3)(picture)) == (9, 12, 3)
+    ours = transforms.ToTensor()(picture)
+    np.testing.assert_array_equal(ours, transforms.ToTensor()(array))
+    assert F.get_image_size(picture) == [12, 9]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from weft.errors import AutogradError, DTypeError, ShapeError
 from weft.runtime import allocation
 from weft.runtime.cpu.buffers import owned
 
-Tensors = Tensor | Sequence[Tensor]
+Tensors = Tensor | Iterable[Tensor]
 
 
 class GradientEdge(NamedTuple):
@@ -29,7 +29,8 @@ class GradientEdge(NamedTuple):
 def _as_list(value: Any) -> list[Any]:
     if isinstance(value, GradientEdge):
         return [value]
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    single = isinstance(value, Tensor) or not isinstance(value, Iterable)
+    return [value] if single else list(value)
 
 
 def _seeds(

@@ -92,10 +92,15 @@ class Atom:
         return f"({_group(self.a)}{self.kind}{_group(self.b)})"
 
 
+def quotient(a: Any, b: Any) -> Any:
+    """``a / b`` as IEEE 754 has it: 0 / 0 is NaN."""
+    return a / b if b else a * math.inf
+
+
 _COMPUTE: dict[str, Any] = {
     "//": lambda a, b: a // b,
     "%": lambda a, b: a % b,
-    "/": lambda a, b: a / b if b else a * math.inf,  # as IEEE 754 has it: 0 / 0 is NaN
+    "/": quotient,
     "max": max,
     "min": min,
 }

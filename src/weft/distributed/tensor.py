@@ -15,3 +15,4 @@ class DTensor:
 
 
 distribute_tensor = needing_group("distribute_tensor")["distribute_tensor"]
+implicit_replication = needing_group("implicit_replication")["implicit_replication"]

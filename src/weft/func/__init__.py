@@ -10,10 +10,12 @@ from weft.func.functional_call import functional_call
 from weft.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from weft.func.jvp import jvp
 from weft.func.linearize import linearize
+from weft.func.rearrange import debug_unwrap, rearrange
 from weft.func.vjp import grad, value_and_grad, vjp
 from weft.func.vmap import vmap
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "functionalize",
     "grad",
@@ -24,6 +26,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "value_and_grad",

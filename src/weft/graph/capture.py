@@ -29,7 +29,7 @@ from weft.graph.effects import Copies, nodes_of
 from weft.graph.ir import Builder, Node
 from weft.graph.labels import known_names, labels_of, name_of
 from weft.graph.outside_tensors import LOCK, Capture
-from weft.graph.sharing import Sharing, wants_grad
+from weft.graph.sharing import Sharing, check_hooks, wants_grad
 from weft.graph.symbol import Restart, Symbol, refusing
 
 
@@ -160,6 +160,7 @@ def capture_call(
         ]
         begun.clear()
         wanting = [wants_grad(x) for x in out_leaves]
+        check_hooks(out_leaves, tensors)
         for leaf in (*out_leaves, *tensors):
             if isinstance(leaf, Symbol):
                 leaf._node = None

@@ -12,6 +12,7 @@ from numpy import ndarray
 from weft.core.number import Number
 from weft.core.pytree import tree_flatten
 from weft.core.size import Size
+from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
 from weft.graph.console import text_recipe
 from weft.graph.effects import (
@@ -235,3 +236,30 @@ def _tensors_in(value: Any) -> Iterator[Any]:
 def wants_grad(leaf: Any) -> bool:
     """Whether a result could be differentiated: no backward has used it up."""
     return isinstance(leaf, Symbol) and leaf._node is not None and not leaf._node.spent
+
+
+def check_hooks(leaves: list[Any], arguments: list[Any]) -> None:
+    """Refuse results whose gradients would pass hooks that are no part of the program.
+
+    A backward inside of the function runs them; one outside would not. Hooks of
+    tensors from outside, as of parameters, are theirs and run.
+    """
+    own = {id(x._node) for x in arguments if isinstance(x, Symbol)}
+    stack = [leaf._node for leaf in leaves if wants_grad(leaf)]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        inner = getattr(node, "node", node)  # of one of several outputs
+        rule = inner.plan.op.vjp if hasattr(inner, "plan") else None
+        outside = type(node) is Leaf and id(node) not in own
+        if (node.hooks and not outside) or getattr(rule, "in_graphs", True) is False:
+            raise refusal(
+                "a hook on a gradient was registered in the captured function (on a "
+                "tensor, or by register_full_backward_hook of a module), and the "
+                "backward is outside of it, which would not run the hook. Compile the "
+                "whole step with its backward, or register no hook"
+            )
+        stack += [inner] if inner is not node else getattr(node, "parents", ())

@@ -78,7 +78,7 @@ class ResNet(nn.Module):
     ) -> None:
         super().__init__()
         self.conv1 = _conv(3, width, 3) if cifar else _conv(3, width, 7, 2)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1, self.relu = nn.BatchNorm2d(width), nn.ReLU()
         self.maxpool = nn.Identity() if cifar else nn.MaxPool2d(3, 2, 1)
         self.groups = [f"layer{k + 1}" for k in range(len(layers))]
         channels = width
@@ -88,6 +88,7 @@ class ResNet(nn.Module):
                 blocks.append(block(channels, wide, 2 if k and i == 0 else 1))
                 channels = wide * block.expansion
             self.add_module(self.groups[k], nn.Sequential(*blocks))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(channels, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -96,10 +97,10 @@ class ResNet(nn.Module):
                 )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.maxpool(F.relu(self.bn1(self.conv1(x))))
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for group in self.groups:
             x = self.get_submodule(group)(x)
-        return self.fc(x.mean((2, 3)))  # (N, classes)
+        return self.fc(self.avgpool(x).flatten(1))  # (N, classes)
 
 
 def resnet18(**options: object) -> ResNet:

@@ -18,6 +18,7 @@ from weft.core.dispatch import Interpreter
 from weft.core.pytree import custom_node, register_pytree_node
 from weft.core.size import Shape
 from weft.core.tensor import Tensor
+from weft.core.tensor_of_values import TensorOfValues
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
 
 _LAYOUT = layouts.layout
@@ -45,7 +46,7 @@ class checks:
     enabled = False
 
 
-class SparseTensor(Tensor):
+class SparseTensor(TensorOfValues):
     """The base of sparse tensors.
 
     >>> x = weft.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
@@ -55,7 +56,6 @@ class SparseTensor(Tensor):
 
     _interpreter = SPARSE
     _node = None
-    _held: Tensor  # the values
     _size: tuple[int, ...]
     _layout: _LAYOUT
 
@@ -78,43 +78,6 @@ class SparseTensor(Tensor):
         return len(self._size)
 
     @property
-    def dtype(self) -> Any:
-        return self._held.dtype
-
-    @property
-    def device(self) -> Any:  # type: ignore[override]
-        return self._held.device
-
-    @property
-    def requires_grad(self) -> bool:
-        return self._held.requires_grad
-
-    @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
-        self._held.requires_grad_(value)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        self._held.requires_grad_(requires_grad)
-        return self
-
-    @property
-    def is_leaf(self) -> bool:
-        return self._held.is_leaf
-
-    @property
-    def grad_fn(self) -> Any:
-        return self._held.grad_fn
-
-    @property
-    def grad(self) -> Any:
-        """The gradient: a sparse tensor with the same indices."""
-        return None if self._held.grad is None else self.like(self._held.grad)
-
-    @grad.setter
-    def grad(self, value: Any) -> None:
-        self._held.grad = None if value is None else value._held
-
-    @property
     def is_sparse(self) -> bool:
         """Whether the layout is ``weft.sparse_coo``."""
         return self.layout is layouts.sparse_coo
@@ -128,10 +91,6 @@ class SparseTensor(Tensor):
         """The number of elements (or blocks) that are held."""
         return self._held.shape[0]
 
-    def like(self, values: Tensor) -> Any:
-        """A tensor with these indices and other values."""
-        raise NotImplementedError
-
     def coo(self) -> SparseCOO:
         """The same tensor in coordinate format."""
         raise NotImplementedError
@@ -144,15 +103,6 @@ class SparseTensor(Tensor):
         """
         out = self.coo()._scattered()
         return out if dtype is None else out.to(dtype)
-
-    def detach(self) -> Any:
-        return self.like(self._held.detach())
-
-    def clone(self, *, memory_format: Any = None) -> Any:
-        return self.like(self._held.clone())
-
-    def to(self, *args: Any, **options: Any) -> Any:
-        return self.like(self._held.to(*args, **options))
 
     def alias(self, node: Any = None) -> Any:
         return self.like(self._held.alias(node))

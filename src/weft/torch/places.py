@@ -40,6 +40,11 @@ MOVED = {
     "nn.utils.fusion": "nn.utils",
     "nn.utils.init": "nn.utils",
     "profiler.profiler": "profiler",
+    "distributed._tensor": "distributed.tensor",
+    "distributed._tensor.experimental": "distributed.tensor",
+    "distributed.tensor.experimental": "distributed.tensor",
+    "distributed._composable": "distributed",
+    "distributed._composable.fsdp": "distributed.fsdp",
 }
 VISION_MOVED = {"transforms.v2.functional": "transforms.functional"}
 
@@ -93,8 +98,7 @@ _REASONS = {
     "is False, so guard the call with it",
     "torch.nn.parallel.DistributedDataParallel": "Weft runs in one process; train "
     "the module itself, all cores are used",
-    "torch.nn.DataParallel": "there are no GPUs to share a batch among; call the "
-    "module itself, all cores are used",
+    "torch.nn.DataParallel": "a batch is not shared among GPUs; call the module itself",
     "torch.onnx.*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
     "keeps a program",
     "torch.ao*": "Weft has no quantized tensors; use bfloat16, or int8 products with "
@@ -111,7 +115,30 @@ _REASONS = {
     "torch.package*": "use torch.save and torch.load",
     "torch.masked.*asked*": "PyTorch calls it a prototype; use where, and the "
     "functions of torch.masked",
-    "torch.nested*": "pad the sequences and pass a mask, or use torch.nn.utils.rnn",
+    "torch.autograd.enforce_grad_layout_policy": "gradients are contiguous",
+    "torch.autograd.graph.region_activation*": "use torch.utils.checkpoint",
+    "torch.autograd.Function.boxed_grads_call": "it is a part of PyTorch's engine",
+    "torch.autograd.Function.clear_saved_tensors*": "saved values are freed in "
+    "backward",
+    "torch*.hash_tensor": "PyTorch does not document it",
+    "torch*.const_data_ptr": "use data_ptr()",
+    "torch.Tensor.sspaddmm": "use torch.sparse.addmm",
+    "torch.Tensor.sparse_resize_*": "make a new sparse tensor of the other size",
+    "torch.overrides.*testing_overrides": "it is for PyTorch's own tests",
+    "torch.overrides.enable_reentrant*": "it is a part of PyTorch's dispatcher",
+    "torch.overrides.redispatch*": "it is a part of PyTorch's dispatcher",
+    "torch.profiler.ExecutionTrace*": "use torch.profiler.profile",
+    "torch.compiler.*cache_artifacts": "compiled kernels are cached on disk by "
+    "themselves; see weft cache",
+    "torch.export.Constraint": "PyTorch calls it a part of its machinery; use Dim",
+    "torch.export.CustomDecompTable": "operators of an exported program are primitive; "
+    "run_decompositions takes a dictionary",
+    "torch.export.ExportBackwardSignature": "export the forward pass; module() trains",
+    "torch.export.FlatArgsAdapter": "modules are not unflattened; use ep.module()",
+    "torch.export.ModuleCall*": "calls of submodules are not kept; each node's "
+    "meta['nn_module_stack'] names its module",
+    "torch.export.[uU]nflatten*": "ep.module() keeps the names of parameters; nodes of "
+    "all submodules are in one graph",
     "torch.cuda.*": "GPUs have one queue and one allocator here; see docs/gpu.md",
     "torch.xpu.*": "there is no XPU; torch.xpu.is_available() is False",
     "torch.mps.*": "there is no MPS device; torch.backends.mps.is_available() is False",
@@ -154,18 +181,16 @@ _REASONS = {
     "torch.Tensor.xpu": "there is no XPU; torch.xpu.is_available() is False",
     "torch.Tensor.mtia": "there is no MTIA device",
     "torch.Tensor.record_stream": "the CPU has no streams",
-    "torch.Tensor.to_padded_tensor": "pad the sequences with "
-    "torch.nn.utils.rnn.pad_sequence",
     "torch.*_autocast_ipu_*": "there is no such device",
     "torch.*_autocast_xla_*": "there is no such device",
-    "torch.*_autocast_gpu_*": "there is no GPU; torch.cuda.is_available() is False",
+    "torch.*_autocast_gpu_*": "PyTorch calls it deprecated; use torch.autocast",
     "torch.autocast_*crement_nesting": "a block of torch.autocast does it",
     "torch.is_vulkan_available": "there is no such device",
-    "torch.profiler_allow_cudagraph*": "there is no GPU",
+    "torch.profiler_allow_cudagraph*": "it is about NVIDIA's own profiler",
     "torch.has_*": "it tells how PyTorch was built",
     "torch.USE_*": "it tells how PyTorch was built",
-    "torch.backends.cuda.*": "there is no GPU; torch.cuda.is_available() is False, so "
-    "guard the call with it",
+    "torch.backends.cuda.*": "there is no cuBLAS, cuFFT or cuSOLVER to set: GPUs run "
+    "Weft's own kernels; see docs/gpu.md",
     "torch.sparse.*emiStructured*": "its kernels need a GPU",
     "torch.sparse.to_sparse_semi_structured": "its kernels need a GPU",
     "torch.nn.attention.*flash_attention_impl*": "its kernels need a GPU",

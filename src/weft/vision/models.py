@@ -10,14 +10,23 @@ from weft import nn
 from weft.core.tensor import Tensor
 from weft.models.resnet import BasicBlock, Bottleneck, ResNet
 from weft.models.vgg import PLANS
+from weft.vision.mobile import DENSE, DenseNet, InvertedResidual, MobileNetV2
 
 __all__ = [
     "VGG",
     "AlexNet",
+    "DenseNet",
+    "InvertedResidual",
+    "MobileNetV2",
     "ResNet",
     "Weights",
     "alexnet",
+    "densenet121",
+    "densenet161",
+    "densenet169",
+    "densenet201",
     "make_layers",
+    "mobilenet_v2",
     "resnet18",
     "resnet34",
     "resnet50",
@@ -189,3 +198,37 @@ def alexnet(
     True
     """
     return _filled(AlexNet(**options), weights, pretrained)
+
+
+def _densenet(depth: int) -> Any:
+    blocks, growth, first = DENSE[depth]
+
+    def make(
+        *, weights: Any = None, pretrained: bool = False, progress: bool = True,
+        **options: Any,
+    ) -> DenseNet:  # fmt: skip
+        net = DenseNet(growth, blocks, first, **options)
+        return _filled(net, weights, pretrained)
+
+    make.__name__ = make.__qualname__ = f"densenet{depth}"
+    make.__doc__ = f"""DenseNet-{depth}, with torchvision's parameter names.
+
+    >>> callable(weft.vision.models.densenet{depth})
+    True
+    """
+    return make
+
+
+densenet121, densenet161, densenet169, densenet201 = map(_densenet, DENSE)
+
+
+def mobilenet_v2(
+    *, weights: Any = None, pretrained: bool = False, progress: bool = True,
+    **options: Any,
+) -> MobileNetV2:  # fmt: skip
+    """MobileNetV2, with torchvision's parameter names.
+
+    >>> callable(weft.vision.models.mobilenet_v2)
+    True
+    """
+    return _filled(MobileNetV2(**options), weights, pretrained)

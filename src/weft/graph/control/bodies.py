@@ -18,7 +18,7 @@ from weft import late
 from weft.autograd.modes import enable_grad
 from weft.core.dispatch import bind
 from weft.core.op import Op, TensorType
-from weft.core.size import Size, same_shape
+from weft.core.size import Scope, Size, same_shape
 from weft.core.tensor import Tensor
 from weft.dtype import of_array
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -188,6 +188,48 @@ def apply_op(op: Op, args: Iterable[Any], **params: Any) -> tuple[Any, ...]:
     known = (params["size"],) if "size" in params else ()
     sizes = sizes_of(*graphs, without=known)
     return bind(op, tuple(args), {**params, "sizes": sizes})
+
+
+def with_sizes(params: dict[str, Any], scope: Scope | None = None) -> dict[str, Any]:
+    """Parameters whose graphs have the values of ``sizes`` in place of their names.
+
+    ``scope`` is that of values that are open sizes themselves.
+    """
+    given = dict(params["sizes"])
+    graphs = {
+        k: _replaced(v, given, scope) for k, v in params.items() if type(v) is Graph
+    }
+    known = (params["size"],) if "size" in params else ()
+    sizes = sizes_of(*graphs.values(), without=known)
+    return {**params, **graphs, "sizes": sizes}
+
+
+def _replaced(graph: Graph, sizes: dict[str, Any], scope: Scope | None) -> Graph:
+    made: dict[Node, Node] = {}
+
+    def value(x: Any) -> Any:
+        if type(x) is Node:
+            return made[x]
+        if type(x) is Graph:
+            return _replaced(x, sizes, scope)
+        if type(x) is TensorType:
+            return TensorType(value(tuple(x.shape)), x.dtype)
+        if type(x) is tuple:
+            return tuple(map(value, x))
+        if type(x) is slice:
+            return slice(*map(value, (x.start, x.stop, x.step)))
+        if isinstance(x, Size) and x.symbols <= sizes.keys():
+            return x.evaluate(sizes)
+        return x
+
+    for node in graph.nodes:
+        params = {k: value(v) for k, v in node.params.items()}
+        made[node] = Node(
+            node.op, value(node.inputs), params, value(node.type), node.name,
+            value(node.after), node.module, node.code, node.lasti, node.role,
+        )  # fmt: skip
+    outputs, inputs = value(graph.outputs), value(graph.inputs)
+    return Graph(graph.name, made.values(), outputs, scope, inputs)
 
 
 def split(values: Sequence[Any], *counts: int) -> list[list[Any]]:

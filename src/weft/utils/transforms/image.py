@@ -19,10 +19,12 @@ def rows(image: Any, who: str) -> np.ndarray:
                 f"{who}: expected a tensor of shape (C, H, W), got {tuple(image.shape)}"
             )
         return array.transpose(1, 2, 0)
+    if is_picture(image):
+        image = np.asarray(image)
     if not isinstance(image, np.ndarray):
         raise DTypeError(
-            f"{who}: expected a NumPy array (H, W, C) or a tensor (C, H, W), got "
-            f"{type(image).__name__}"
+            f"{who}: expected a NumPy array (H, W, C), a tensor (C, H, W) or a picture "
+            f"of Pillow's, got {type(image).__name__}"
         )
     if image.ndim not in (2, 3):
         raise ShapeError(
@@ -31,10 +33,20 @@ def rows(image: Any, who: str) -> np.ndarray:
     return image if image.ndim == 3 else image[:, :, None]
 
 
+def is_picture(image: Any) -> bool:
+    """Whether an image is one of Pillow's, which need not be installed."""
+    return type(image).__module__.partition(".")[0] == "PIL"
+
+
 def like(array: np.ndarray, image: Any) -> Any:
     """An array of shape (H, W, C) in the type and layout of an image."""
     if isinstance(image, Tensor):
         return Tensor(np.ascontiguousarray(array.transpose(2, 0, 1)))
+    if is_picture(image):
+        from PIL import Image
+
+        one = array.shape[2] == 1
+        return Image.fromarray(np.ascontiguousarray(array[:, :, 0] if one else array))
     return np.ascontiguousarray(array if image.ndim == 3 else array[:, :, 0])
 
 

@@ -17,7 +17,7 @@ from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.ops.creation import tensor as make
 from weft.utils import transforms as _own
-from weft.utils.transforms.image import like, rows
+from weft.utils.transforms.image import is_picture, like, rows
 from weft.utils.transforms.warp import resize_weights
 
 
@@ -50,6 +50,8 @@ def _sizes(img: Any) -> tuple[int, int]:
     """The height and width of an image."""
     if isinstance(img, Tensor):
         return int(img.shape[-2]), int(img.shape[-1])
+    if is_picture(img):
+        return img.height, img.width
     height, width = np.shape(img)[:2]
     return height, width
 
@@ -122,13 +124,15 @@ def resize(
     """
     bilinear_only("resize", interpolation)
     sizes = [size] if isinstance(size, int) else list(size)
-    if not isinstance(img, Tensor):
+    if not isinstance(img, Tensor) and not is_picture(img):
         return _own.Resize(*sizes if len(sizes) == 1 else [tuple(sizes)])(img)
     height, width = _sizes(img)
     if len(sizes) == 1:  # the shorter side's
         short, long = sorted((height, width))
         long = int(sizes[0] * long / short)
         sizes = [sizes[0], long] if height <= width else [long, sizes[0]]
+    if is_picture(img):
+        return img.resize((sizes[1], sizes[0]), 2)  # Pillow's number of bilinear
     floats = img if img.is_floating_point() else img.float()
     down, across = (
         make(resize_weights(old, new, bool(antialias))).to(floats.dtype)
@@ -153,6 +157,8 @@ def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
         )
     if isinstance(img, Tensor):
         return img[..., top:down, left:right]
+    if is_picture(img):
+        return img.crop((left, top, right, down))
     return img[top:down, left:right]
 
 
@@ -175,7 +181,7 @@ def hflip(img: Any) -> Any:
     >>> hflip(weft.tensor([[[1.0, 2.0]]])).tolist()
     [[[2.0, 1.0]]]
     """
-    return img.flip(-1) if isinstance(img, Tensor) else np.flip(img, 1)
+    return img.flip(-1) if isinstance(img, Tensor) else _flipped(img, 1)
 
 
 def vflip(img: Any) -> Any:
@@ -184,7 +190,12 @@ def vflip(img: Any) -> Any:
     >>> vflip(weft.tensor([[[1.0], [2.0]]])).tolist()
     [[[2.0], [1.0]]]
     """
-    return img.flip(-2) if isinstance(img, Tensor) else np.flip(img, 0)
+    return img.flip(-2) if isinstance(img, Tensor) else _flipped(img, 0)
+
+
+def _flipped(img: Any, axis: int) -> Any:
+    flipped = np.flip(rows(img, "flip"), axis)
+    return like(flipped, img)
 
 
 def pad(img: Any, padding: Any, fill: float = 0, padding_mode: str = "constant") -> Any:
@@ -214,6 +225,9 @@ def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
         r, g, b = img.unbind(-3)
         grey = (0.2989 * r + 0.587 * g + 0.114 * b).to(img.dtype).unsqueeze(-3)
         return grey.expand(*grey.shape[:-3], num_output_channels, *grey.shape[-2:])
+    if is_picture(img):
+        grey = img.convert("L")
+        return grey if num_output_channels == 1 else grey.convert("RGB")
     array = rows(img, "rgb_to_grayscale")
     grey = (array * np.array([0.2989, 0.587, 0.114])).sum(-1, keepdims=True)
     return like(np.repeat(grey.astype(array.dtype), num_output_channels, -1), img)
