@@ -135,6 +135,8 @@ class Tile:
         t, chunks = self.threads, self.width // CHUNK
         chunk, row = t.thread & (chunks - 1), t.thread.shift_right(_log2(chunks))
         step = t.count // chunks
+        if self.rows % step:
+            raise ValueError(f"{t.count} threads cannot fill {self.rows} rows evenly")
         exists = (chunk * CHUNK).convert("zext", I64) < width
         to = self.place + row * self.pitch + ((chunk ^ (row & 7)) << 4)
         place = first + row.convert("zext", I64)
