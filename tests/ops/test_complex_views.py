@@ -177,6 +177,8 @@ def test_layouts_of_views():
 def test_pairs_that_are_no_complex_numbers_memory(make, error):
     with pytest.raises(error, match="view_as_complex: expected"):
         weft.view_as_complex(make())
+    with pytest.raises(DTypeError, match="view_as_real: expected"):
+        weft.view_as_real(make())
 
 
 def test_pairs_with_gaps_between_them():

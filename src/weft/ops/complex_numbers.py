@@ -249,6 +249,7 @@ def view_as_real(input: Tensor) -> Tensor:
     >>> z
     tensor([3.+2.j])
     """
+    _view_as_real_type(TensorType(input.shape, input.dtype))
     return _view_as_real(input)
 
 
