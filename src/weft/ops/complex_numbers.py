@@ -43,7 +43,7 @@ _conj: Public = unary(
 
 @public(method=True, ufuncs=("conjugate",), array_api=True)
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor is returned as it is.
+    """The complex conjugate, as a copy; a real tensor is returned as it is.
 
     >>> weft.conj(weft.tensor([1 + 2j]))
     tensor([1.-2.j])
@@ -223,6 +223,12 @@ def _view_as_complex_type(x: TensorType) -> TensorType:
     return TensorType(x.shape[:-1], x.dtype.to_complex())
 
 
+def _view_as_complex_batch(
+    op: Op, size: int, args: Any, batched: Any, params: Any
+) -> Tensor:
+    return view_as_complex(args[0])  # which knows the layout of the whole batch
+
+
 _view_as_complex: Op = define(
     "view_as_complex",
     inputs="x",
@@ -232,7 +238,7 @@ _view_as_complex: Op = define(
     jvp={"x": lambda t: _complex_of(t)},
     view=True,
     put=lambda x, y: _view_as_real(y),
-    batch=lambda op, size, args, batched, params: view_as_complex(args[0]),
+    batch=_view_as_complex_batch,
     samples=lambda rng: [
         Sample((rng.uniform(-2, 2, shape),)) for shape in ((3, 2), (2,), (0, 4, 2))
     ],
