@@ -59,7 +59,7 @@ CALLS = {
     **dict.fromkeys(REJECTION, "samples by rejection, and how they move"),
     "sized": PROGRAMS,
     **dict.fromkeys(("fft", "irfft", "rfft"), FOURIER),
-    **dict.fromkeys(("real", "imag", "complex"), PARTS),
+    **dict.fromkeys(("real", "imag", "complex", "view_as_complex"), PARTS),
 }  # fmt: skip
 # Records of which some dtypes are calls, besides complex numbers, which all are:
 # convolutions and attention, for which there is code in float32 and float64, and

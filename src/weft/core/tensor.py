@@ -214,8 +214,12 @@ class Tensor(_Methods):
         return type(self) is Tensor and owned(self._data)
 
     def layout_array(self) -> Any:
-        """An array with this tensor's layout; None if that is unknown."""
-        return self._data
+        """An array with this tensor's layout; None if that is unknown.
+
+        It is not to be read: that of another device has addresses of its memory.
+        """
+        own = vars(self)["_data"]  # a tensor that a capture borrows has it too
+        return getattr(own, "outline", own)
 
     def in_order(self) -> Tensor:
         """The result of ``contiguous`` for a tensor that is contiguous already."""

@@ -142,9 +142,8 @@ class Symbol(Tracer):
 
     def layout_array(self) -> Any:
         """An array with the symbol's strides and memory for one element, never read."""
-        own = self.__dict__.get("_data")
-        if own is not None:  # a tensor from outside
-            return own
+        if "_data" in self.__dict__:  # a tensor from outside
+            return Tensor.layout_array(self)
         if self._base is not None:
             array = (
                 self._base.layout_array() if isinstance(self._base, Symbol) else None
@@ -156,8 +155,10 @@ class Symbol(Tracer):
         shape = hinted(self.shape)
         if shape is None:
             return None
-        strides = self.strides or [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-        return np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, strides)
+        one = np.empty(1, self.dtype.np)
+        steps = self.strides or [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+        strides = [n * one.itemsize for n in steps]
+        return np.lib.stride_tricks.as_strided(one, shape, strides)
 
     def in_order(self) -> Tensor:
         return self._interpreter.in_order(self)

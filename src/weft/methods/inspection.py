@@ -214,21 +214,31 @@ class Inspection:
 
     @property
     def real(self: Any) -> Tensor:
-        """The real part.
+        """The real part, over the same memory; setting it writes there.
 
-        >>> weft.tensor([1 + 2j]).real
-        tensor([1.])
+        >>> z = weft.tensor([1 + 2j])
+        >>> z.real = 3
+        >>> z
+        tensor([3.+2.j])
         """
         return complex_numbers.real(self)
 
+    @real.setter
+    def real(self: Any, value: Any) -> None:
+        complex_numbers.real(self)[...] = value
+
     @property
     def imag(self: Any) -> Tensor:
-        """The imaginary part.
+        """The imaginary part, over the same memory; setting it writes there.
 
         >>> weft.tensor([1 + 2j]).imag
         tensor([2.])
         """
         return complex_numbers.imag(self)
+
+    @imag.setter
+    def imag(self: Any, value: Any) -> None:
+        complex_numbers.imag(self)[...] = value
 
     @property
     def mH(self: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Complex numbers: real and imaginary parts, conjugates, polar and real views."""
+"""Complex numbers: conjugates, polar forms, and views of and as their parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
-from weft.errors import DTypeError, ShapeError
+from weft.dtype import float32, float64
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.creation import zeros_like
 from weft.ops.elementwise import (
     Public,
@@ -19,7 +20,6 @@ from weft.ops.elementwise import (
     unary,
 )
 from weft.ops.elementwise import conj as conj_value
-from weft.ops.joining import stack
 from weft.ops.public import public
 from weft.ops.transcendental import cos, sin
 
@@ -43,7 +43,7 @@ _conj: Public = unary(
 
 @public(method=True, ufuncs=("conjugate",), array_api=True)
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor is returned as it is.
+    """The complex conjugate, as a copy; a real tensor is returned as it is.
 
     >>> weft.conj(weft.tensor([1 + 2j]))
     tensor([1.-2.j])
@@ -63,10 +63,12 @@ def _part_type(x: TensorType) -> TensorType:
 _real: Op = define(
     "real",
     inputs="x",
-    eval=lambda x: x.real.copy(),
+    eval=lambda x: x.real,
     type=_part_type,
     vjp={"x": lambda g: complex_op(g, zeros_like(g))},
     jvp={"x": lambda t: _real(t)},
+    view=True,
+    put=lambda x, y: complex_op(y, _imag(x)),
     batch=elementwise_batch,
     samples=_complex_samples,
     reference=lambda x: (x + np.conj(x)).real / 2,
@@ -75,10 +77,12 @@ _real: Op = define(
 _imag: Op = define(
     "imag",
     inputs="x",
-    eval=lambda x: x.imag.copy(),
+    eval=lambda x: x.imag,
     type=_part_type,
     vjp={"x": lambda g: complex_op(zeros_like(g), g)},
     jvp={"x": lambda t: _imag(t)},
+    view=True,
+    put=lambda x, y: complex_op(_real(x), y),
     batch=elementwise_batch,
     samples=_complex_samples,
     reference=lambda x: ((x - np.conj(x)) / 2j).real,
@@ -120,7 +124,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 
 @public(array_api=True)
 def real(input: Tensor) -> Tensor:
-    """The real part; a real tensor is returned as it is.
+    """The real part, over the same memory; a real tensor is returned as it is.
 
     >>> weft.real(weft.tensor([1 + 2j]))
     tensor([1.])
@@ -130,7 +134,7 @@ def real(input: Tensor) -> Tensor:
 
 @public()
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part of a complex tensor.
+    """The imaginary part of a complex tensor, over the same memory.
 
     >>> weft.imag(weft.tensor([1 + 2j]))
     tensor([2.])
@@ -160,26 +164,123 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     return complex(abs * cos(angle), abs * sin(angle))
 
 
+def _pairs_eval(x: Any) -> Any:
+    part = x.real
+    strides = (*part.strides, part.itemsize)
+    return np.lib.stride_tricks.as_strided(part, (*part.shape, 2), strides)
+
+
+def _complex_of(pairs: Tensor) -> Tensor:
+    """Complex numbers from pairs anywhere in memory: a copy."""
+    return complex_op(pairs[..., 0], pairs[..., 1])
+
+
+def _view_as_real_type(x: TensorType) -> TensorType:
+    if not x.dtype.is_complex:
+        raise DTypeError(f"view_as_real: expected a complex dtype, got {x.dtype.name}")
+    return TensorType((*x.shape, 2), x.dtype.to_real())
+
+
+_view_as_real: Op = define(
+    "view_as_real",
+    inputs="x",
+    eval=_pairs_eval,
+    type=_view_as_real_type,
+    vjp={"x": lambda g: _complex_of(g)},
+    jvp={"x": lambda t: _view_as_real(t)},
+    view=True,
+    put=lambda x, y: _complex_of(y),
+    batch=elementwise_batch,
+    samples=_complex_samples,
+    reference=lambda x: np.stack([(x + np.conj(x)).real / 2, (x * -1j).real], -1),
+)
+
+
+def _in_pairs(array: np.ndarray) -> bool:
+    """Whether strides let the two numbers of each pair be one number's memory."""
+    pair = 2 * array.itemsize
+    lead = zip(array.shape[:-1], array.strides[:-1], strict=True)
+    near = array.strides[-1] == array.itemsize
+    return near and all(n == 1 or step % pair == 0 for n, step in lead)
+
+
+def _view_as_complex_eval(x: Any) -> Any:
+    # the public function refuses other layouts; a program's values may have any
+    rows = x if _in_pairs(x) else np.ascontiguousarray(x)
+    return rows.view(np.complex128 if x.dtype == np.float64 else np.complex64)[..., 0]
+
+
+def _view_as_complex_type(x: TensorType) -> TensorType:
+    if x.dtype not in (float32, float64):
+        raise DTypeError(
+            "view_as_complex: expected float32 or float64, got "
+            f"{x.dtype.name}; convert it with .float()"
+        )
+    if not x.shape or x.shape[-1] != 2:
+        raise ShapeError(
+            f"view_as_complex: expected a last dimension of size 2, got shape {x.shape}"
+        )
+    return TensorType(x.shape[:-1], x.dtype.to_complex())
+
+
+def _view_as_complex_batch(
+    op: Op, size: int, args: Any, batched: Any, params: Any
+) -> Tensor:
+    return view_as_complex(args[0])  # which knows the layout of the whole batch
+
+
+_view_as_complex: Op = define(
+    "view_as_complex",
+    inputs="x",
+    eval=_view_as_complex_eval,
+    type=_view_as_complex_type,
+    vjp={"x": lambda g: _view_as_real(g)},
+    jvp={"x": lambda t: _complex_of(t)},
+    view=True,
+    put=lambda x, y: _view_as_real(y),
+    batch=_view_as_complex_batch,
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, shape),)) for shape in ((3, 2), (2,), (0, 4, 2))
+    ],
+    reference=lambda x: x @ np.array([1, 1j]),
+)
+
+
 @public()
 def view_as_real(input: Tensor) -> Tensor:
-    """Real and imaginary part as a last dimension of size 2 (a copy).
+    """Real and imaginary part as a last dimension of size 2, over the same memory.
 
-    >>> weft.view_as_real(weft.tensor([1 + 2j]))
-    tensor([[1., 2.]])
+    >>> z = weft.tensor([1 + 2j])
+    >>> weft.view_as_real(z)[..., 0] = 3
+    >>> z
+    tensor([3.+2.j])
     """
-    return stack([real(input), imag(input)], -1)
+    _view_as_real_type(TensorType(input.shape, input.dtype))
+    return _view_as_real(input)
 
 
 @public()
 def view_as_complex(input: Tensor) -> Tensor:
-    """Complex numbers from a last dimension of size 2 (a copy).
+    """Complex numbers from a last dimension of size 2, over the same memory.
+
+    The two numbers of a pair must be neighbours in memory, and pairs begin at even
+    offsets there.
 
     >>> weft.view_as_complex(weft.tensor([[1.0, 2.0]]))
     tensor([1.+2.j])
     """
-    if input.ndim == 0 or input.shape[-1] != 2:
-        raise ShapeError(
-            "view_as_complex: expected a last dimension of size 2, got shape "
-            f"{input.shape}"
+    _view_as_complex_type(TensorType(input.shape, input.dtype))
+    array = input.layout_array()
+    known = isinstance(array, np.ndarray)
+    if (
+        known
+        and array.size
+        and not (_in_pairs(array) and input.storage_offset() % 2 == 0)
+    ):
+        steps = tuple(s // array.itemsize for s in array.strides)
+        raise ArgumentError(
+            "view_as_complex: expected pairs in memory: a stride of 1 in the last "
+            "dimension, even strides in the others and an even offset, got strides "
+            f"{steps} and offset {input.storage_offset()}; use a .clone() of the tensor"
         )
-    return complex(input[..., 0], input[..., 1])
+    return _view_as_complex(input)

@@ -199,6 +199,13 @@ def with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     """The base with the viewed region replaced, as an operator on the tape."""
     from weft.ops.scattering import scatter
 
+    for k, (op, params) in enumerate(chain):
+        if type(op) is Op and op.facts.put is not None:  # a view as another dtype
+            old = replay(base, chain[:k])
+            inner = with_region(op(old, **params), chain[k + 1 :], new)
+            return with_region(base, chain[:k], op.facts.put(old, inner))
+    if not chain:
+        return new
     flat = scatter(base.reshape(-1), 0, _flat_indices(base, chain), new.reshape(-1))
     return flat.reshape(base.shape)
 

@@ -247,7 +247,14 @@ def storage_of(name: str, x: Tensor) -> Tensor:
             f"{name}: the memory of this tensor of shape {root.shape} has gaps, which "
             "belong to another library; use a .clone() of it"
         )
-    return reshape(permute(root, order), (-1,))
+    memory = reshape(permute(root, order), (-1,))
+    if memory.dtype is x.dtype:
+        return memory
+    from weft.ops.complex_numbers import view_as_complex, view_as_real
+
+    if memory.dtype.is_complex:
+        return reshape(view_as_real(memory), (-1,))
+    return view_as_complex(reshape(memory, (-1, 2)))
 
 
 @public(method=True)

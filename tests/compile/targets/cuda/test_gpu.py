@@ -13,6 +13,7 @@ import weft
 from weft import nn
 from weft.compile.program.steps import HostCall
 from weft.core.op import all_ops, find_op
+from weft.errors import ArgumentError
 from weft.runtime.device_memory import DeviceArray
 
 NAMES = [op.name for op in all_ops()]
@@ -30,6 +31,18 @@ def test_every_operator_eagerly(name, gpu, rng):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_operator_compiled(name, gpu, rng):
     check_compiled(find_op(name), gpu, rng, rounding)
+
+
+def test_layouts_of_views_are_known(gpu):
+    x = weft.arange(6.0, device=gpu).reshape(2, 3)
+    x.t().contiguous().zero_()
+    assert x.cpu().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert x.contiguous() is x
+    assert x[1].storage_offset() == 3
+    assert x[1].as_strided((2,), (1,)).cpu().tolist() == [3, 4]
+    assert x.t().as_strided((3,), (2,)).cpu().tolist() == [0, 2, 4]
+    with pytest.raises(ArgumentError, match="even offset"):
+        weft.view_as_complex(x.reshape(-1)[1:3])
 
 
 @pytest.mark.parametrize("compiled", [False, True])
