@@ -29,7 +29,6 @@ exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"  # signatures stay short; docstrings say what matters
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False  # a method is shown where it is described
 add_module_names = False
 toc_object_entries = False
