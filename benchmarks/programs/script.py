@@ -230,7 +230,7 @@ def share_weights():
 
     for kind in {k for k in vars(nn).values() if isinstance(k, type)}:
         resets = hasattr(kind, "reset_parameters") or hasattr(kind, "_reset_parameters")
-        if resets and issubclass(kind, nn.Module) and "__init__" in vars(kind):
+        if resets and issubclass(kind, nn.Module):
             kind.__init__ = filling(kind.__init__)
     add = torch.optim.Optimizer.add_param_group
 
