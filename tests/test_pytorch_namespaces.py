@@ -371,13 +371,20 @@ def test_what_a_hook_notes_of_a_module_has_values():
     from weft.compile.frontend.automatic import compiled_modules
 
     net = weft.nn.Sequential(weft.nn.Linear(3, 3), weft.nn.Tanh())
+    net[0].weight.calls = 0
+
+    def note(module, _, out):
+        module.noted.append(out.detach())
+        net[0].weight.calls += 1
+
     for module in net:
         module.noted = []
-        module.register_forward_hook(lambda m, _, out: m.noted.append(out.detach()))
+        module.register_forward_hook(note)
     with compiled_modules():
         for _ in range(3):
             out = net(weft.randn(2, 3))
     assert [len(module.noted) for module in net] == [3, 3]
+    assert net[0].weight.calls == 6
     np.testing.assert_allclose(net[1].noted[-1].numpy(), out.detach().numpy())
 
 

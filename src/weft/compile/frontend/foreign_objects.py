@@ -1,10 +1,10 @@
 """Objects that a function may change, as they were before its capture.
 
 They are those of a program's own classes among the arguments and, for a method of a
-module, the attributes of its submodules. A function may keep tensors there (a cache of
-keys and values, the state of a spiking neuron, what a hook notes). Its capture is
-refused then, after it has put tensors without values there; these are taken out again,
-so that the eager call finds what a caller gave.
+module, the attributes of its submodules and parameters. A function may keep tensors
+there (a cache of keys and values, the state of a spiking neuron, what a hook notes) or
+count its calls. Its capture is refused then, after it has put tensors without values
+there; all is set as it was, so that the eager call finds what a caller gave.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class ForeignObjects:
         owner = getattr(function, "__self__", function)
         if isinstance(owner, late.find("Module")):
             waiting += [vars(module) for module in owner.modules()]
+            self.saved += [(vars(p), vars(p).copy()) for p in owner.parameters()]
         while waiting and len(seen) < MOST:
             value = waiting.pop()
             if id(value) in seen:
