@@ -4,12 +4,13 @@
 
 FOLDER holds source distributions, unpacked (``pip download --no-binary :all:``), under
 the names in ``scripts.toml``; ``--only`` keeps the scripts whose path contains a word.
-``--torch`` is a Python that has PyTorch. Each script runs in processes of its own: by PyTorch, by
-``weft run`` and by ``weft run --compile``, with the random numbers of ``script.py``.
+``--torch`` is a Python that has PyTorch. Each script runs in processes of its own: by
+PyTorch, by ``weft run`` and by ``weft run --compile``, with the random numbers of
+``script.py``.
 
-A script counts if PyTorch runs it to its last step or its end. Weft fails if it does not
-come as far with as many losses; it agrees if all losses do, to 1e-4. A ratio of times is
-of the steps after the fourth, so that it leaves compilation out.
+A script counts if PyTorch runs it to its last step or its end. Weft fails if it does
+not come as far with as many losses; it agrees if all losses do, to 1e-4. A ratio of
+times is of the steps after the fourth, so that it leaves compilation out.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def difference(a, b):
 
 
 def ratio(ours, theirs):
-    """Time over PyTorch's of the steps after the first four, where there are as many."""
+    """Time over PyTorch's of the steps after the fourth; None where they are few."""
     if len(ours["times"]) < 2 * WARM:
         return None
     return spent(ours) / spent(theirs)
