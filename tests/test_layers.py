@@ -11,7 +11,8 @@ SOURCE = pathlib.Path(__file__).parents[1] / "src" / "weft"
 ORDER = (
     "errors", "late", "naming", "dtype", "dtype_info", "config",
     "runtime", "core", "layouts", "sizes",
-    "printing", "ops", "dlpack", "interchange", "linalg", "special", "fft", "signal", "random",
+    "printing", "ops", "dlpack", "interchange", "linalg", "special", "fft", "signal",
+    "random",
     "storage", "tensor_types", "comparing", "return_types",
     "autograd", "pickling", "func", "methods", "sparse",
     "graph", "memory", "compile", "amp",

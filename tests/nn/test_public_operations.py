@@ -27,7 +27,7 @@ OPERATORS = {
     },
     "weft.ops.pooling": {
         "adaptive_bounds", "adaptive_max_index_op", "max_pool_index_op", "max_pool_op",
-        "picked",
+        "overlap", "picked",
     },
     "weft.ops.resample": {"Taps", "resample_op"},
     "weft.ops.index": {"take_op"},  # after a check that names the layer

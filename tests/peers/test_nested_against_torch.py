@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import weft
+
+torch = pytest.importorskip("torch", reason="compares with PyTorch")
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 

@@ -708,12 +708,13 @@ def test_mutations():
 
 def test_loading_torch_files_takes_about_their_size(tmp_path):
     path = tmp_path / "large.pt"
-    weft.save({"a": weft.zeros(100_000), "b": weft.zeros(100_000)}, path)
+    weft.save({str(k): weft.zeros(50_000) for k in range(8)}, path)
     tracemalloc.start()
     found = weft.load(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found["a"].nbytes + found["b"].nbytes <= peak < 1.2 * path.stat().st_size
+    size = sum(x.nbytes for x in found.values())
+    assert size <= peak < 1.2 * path.stat().st_size
 
 
 def test_the_module_is_the_one_that_tests_name():

@@ -299,7 +299,8 @@ def test_pictures_of_pillow_are_transformed_as_arrays_and_stay_pictures(shape):
     array = RNG.integers(0, 256, shape).astype(np.uint8)
     picture = Image.fromarray(array)
     for transform in (
-        transforms.CenterCrop(4), transforms.Pad(2), transforms.RandomHorizontalFlip(1.0),
+        transforms.CenterCrop(4), transforms.Pad(2),
+        transforms.RandomHorizontalFlip(1.0),
         transforms.RandomVerticalFlip(1.0), F.hflip, F.vflip,
     ):  # fmt: skip
         out = transform(picture)

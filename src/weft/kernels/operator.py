@@ -279,24 +279,26 @@ def _example(array: Array, found: Any) -> TensorType:
 
 
 class _Decorator:
-    """``weft.kernel``: makes an operator of a function over grids and loops."""
+    """``weft.kernel``: makes an operator of a function over grids and loops.
+
+    See ``docs/kernels.md``.
+
+    >>> @weft.kernel("x: float32[n, m] -> out: float32[n]")
+    ... def row_max(x, out):
+    ...     n, m = x.shape
+    ...     for i in weft.kernel.grid(n):
+    ...         top = x[i, 0]
+    ...         for j in range(m):
+    ...             top = max(top, x[i, j])
+    ...         out[i] = top
+    >>> row_max(weft.tensor([[1.0, 3.0], [2.0, 0.0]]))
+    tensor([3., 2.])
+    """
 
     grid = staticmethod(grid)
 
     def __call__(self, signature: str) -> Callable[[Callable[..., Any]], Kernel]:
-        """Make a kernel of the function below: see ``docs/kernels.md``.
-
-        >>> @weft.kernel("x: float32[n, m] -> out: float32[n]")
-        ... def row_max(x, out):
-        ...     n, m = x.shape
-        ...     for i in weft.kernel.grid(n):
-        ...         top = x[i, 0]
-        ...         for j in range(m):
-        ...             top = max(top, x[i, j])
-        ...         out[i] = top
-        >>> row_max(weft.tensor([[1.0, 3.0], [2.0, 0.0]]))
-        tensor([3., 2.])
-        """
+        """Make a kernel of the function below."""
         if callable(signature):
             raise ArgumentError(
                 "kernel: expected a signature, as in "

@@ -75,18 +75,20 @@ def _loop(stmt: For, kernel: Kernel, isa: Isa, known: set[str]) -> For:
     stores = streamed(stmt, kernel, isa, known)
     if stores:
         return stmt._replace(streaming=tuple(s.buffer.name for s in stores))
-    if isa.bits == 512 and _strided(stmt):
+    if isa.bits == 512 and _strided(stmt, isa.lanes(4)):
         return stmt._replace(vector=isa.lanes(4))
     inner = _body(stmt.body, kernel, isa, {*known, stmt.var})
     return stmt if inner is stmt.body else stmt._replace(body=inner)
 
 
-def _strided(loop: For) -> bool:
+def _strided(loop: For, lanes: int) -> bool:
     """Whether a loop takes every second element, or every few, of floats' size.
 
     Vectors are then shuffled, and masks keep those at its end inside: LLVM by itself
-    would not make vectors of a short row.
+    would not make vectors of a short row. Of the shortest, it could not.
     """
+    if isinstance(loop.extent, Size) or 2 * loop.extent < lanes:
+        return False
     if any(isinstance(stmt, (For, When, Let, Set)) for stmt in loop.body):
         return False
     steps = []
