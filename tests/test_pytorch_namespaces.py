@@ -367,6 +367,21 @@ def test_modules_with_a_state_of_their_own_run_eagerly():
     assert "would stay behind" in str(tried[0])
 
 
+class Irrep(tuple):
+    """A pair that is no sequence, as e3nn has it."""
+
+    __slots__ = ()
+
+    def __len__(self):
+        raise NotImplementedError
+
+
+def test_modules_may_hold_tuples_without_a_length():
+    net = weft.nn.Sequential(weft.nn.Linear(3, 2), weft.nn.Tanh())
+    net.irrep = Irrep((1, 2))
+    assert weft.compile(net)(weft.ones(1, 3)).shape == (1, 2)
+
+
 def test_what_a_hook_notes_of_a_module_has_values():
     from weft.compile.frontend.automatic import compiled_modules
 

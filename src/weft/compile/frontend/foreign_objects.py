@@ -55,7 +55,7 @@ class ForeignObjects:
                 self.saved.append((value, value.copy()))
                 waiting.extend(value.values() if isinstance(value, dict) else value)
             elif isinstance(value, tuple):
-                waiting.extend(value)
+                waiting.extend(tuple.__iter__(value))  # a class may have no length
             elif _is_foreign(value):
                 waiting.append(vars(value))
 
