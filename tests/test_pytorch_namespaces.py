@@ -340,3 +340,74 @@ def test_modules_are_compiled_with_their_gradients():
         warnings.simplefilter("error")
         net(x)
     assert len(tried) == 1
+
+
+class Neuron(weft.nn.Module):
+    """A layer with a state that is neither a parameter nor a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = weft.nn.Linear(3, 3)
+        self.memory = {"v": 0.0}
+
+    def forward(self, x):
+        self.memory["v"] = self.memory["v"] * 0.5 + self.layer(x)
+        return self.memory["v"].tanh()
+
+
+def test_modules_with_a_state_of_their_own_run_eagerly():
+    from weft.compile.frontend.automatic import compiled_modules
+
+    neuron, x = Neuron(), weft.randn(1, 3)
+    want = [neuron(x).detach().numpy() for _ in range(4)]
+    neuron.memory["v"] = 0.0
+    with compiled_modules() as tried:
+        got = [neuron(x).detach().numpy() for _ in range(4)]
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert "would stay behind" in str(tried[0])
+
+
+class Irrep(tuple):
+    """A pair that is no sequence, as e3nn has it."""
+
+    __slots__ = ()
+
+    def __len__(self):
+        raise NotImplementedError
+
+
+def test_modules_may_hold_tuples_without_a_length():
+    net = weft.nn.Sequential(weft.nn.Linear(3, 2), weft.nn.Tanh())
+    net.irrep = Irrep((1, 2))
+    assert weft.compile(net)(weft.ones(1, 3)).shape == (1, 2)
+
+
+def test_what_a_hook_notes_of_a_module_has_values():
+    from weft.compile.frontend.automatic import compiled_modules
+
+    net = weft.nn.Sequential(weft.nn.Linear(3, 3), weft.nn.Tanh())
+    net[0].weight.calls = 0
+
+    def note(module, _, out):
+        module.noted.append(out.detach())
+        net[0].weight.calls += 1
+
+    for module in net:
+        module.noted = []
+        module.register_forward_hook(note)
+    with compiled_modules():
+        for _ in range(3):
+            out = net(weft.randn(2, 3))
+    assert [len(module.noted) for module in net] == [3, 3]
+    assert net[0].weight.calls == 6
+    np.testing.assert_allclose(net[1].noted[-1].numpy(), out.detach().numpy())
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_of_weights_can_be_viewed(create_graph):
+    layer = weft.nn.Linear(3, 5)
+    loss = layer(weft.randn(2, 3)).sin().sum()
+    found = weft.autograd.grad(loss, layer.parameters(), create_graph=create_graph)
+    assert [g.stride() for g in found] == [(3, 1), (1,)]
+    assert found[0].view(-1).shape == (15,)
+    assert found[0].requires_grad == create_graph

@@ -200,7 +200,7 @@ def pull(
 
 def _checked(x: Tensor, g: Any, allow_unused: bool, zeros: bool, k: int) -> Any:
     if g is not None:
-        return g
+        return _row_major(x, g)
     if zeros:
         from weft.ops.creation import zeros_like
 
@@ -211,6 +211,19 @@ def _checked(x: Tensor, g: Any, allow_unused: bool, zeros: bool, k: int) -> Any:
         f"grad: input {k} of shape {tuple(x.shape)} was not used in the outputs. Pass "
         "allow_unused=True to get None for it, or materialize_grads=True for zeros"
     )
+
+
+def _row_major(x: Tensor, g: Tensor) -> Tensor:
+    """A gradient in row-major order, as its tensor, so that ``view(-1)`` takes it.
+
+    The gradient of a weight that a product takes transposed comes column-major.
+    """
+    if type(g) is not Tensor or g.ndim != 2:
+        return g
+    flags = g._data.flags
+    if flags.c_contiguous or not flags.f_contiguous:
+        return g
+    return g.contiguous() if x.is_contiguous() else g
 
 
 class HookHandle:

@@ -353,6 +353,8 @@ _of("torch.optim.optimizer", ParamsT=ParamsT)
 _of("torch.jit", TracerWarning=type("TracerWarning", (Warning,), {}))
 _of(
     "torch.utils.data.dataloader",
+    _collate_fn_t=Callable[[list[Any]], Any],
+    _worker_init_fn_t=Callable[[int], None],
     _BaseDataLoaderIter=loader.BaseDataLoaderIter,
     _SingleProcessDataLoaderIter=loader.SingleProcessDataLoaderIter,
     _MultiProcessingDataLoaderIter=loader.MultiProcessingDataLoaderIter,

@@ -1,8 +1,10 @@
-"""Objects of a program's own classes among arguments, as they were before a capture.
+"""Objects that a function may change, as they were before its capture.
 
-A function may keep tensors in such an object (a cache of keys and values). Its capture
-is refused then, after it has put tensors without values there; these are taken out
-again, so that the eager call finds what a caller gave.
+They are those of a program's own classes among the arguments and, for a method of a
+module, the attributes of its submodules and parameters. A function may keep tensors
+there (a cache of keys and values, the state of a spiking neuron, what a hook notes) or
+count its calls. Its capture is refused then, after it has put tensors without values
+there; all is set as it was, so that the eager call finds what a caller gave.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _PLAIN = (
 
 
 class ForeignObjects:
-    """The attributes of objects among arguments, to be set again.
+    """The attributes of such objects, to be set again.
 
     >>> from types import SimpleNamespace
     >>> from weft.compile.frontend.foreign_objects import ForeignObjects
@@ -36,10 +38,14 @@ class ForeignObjects:
     namespace(keys=[1])
     """
 
-    def __init__(self, arguments: Any) -> None:
+    def __init__(self, arguments: Any, function: Any = None) -> None:
         self.saved: list[tuple[Any, Any]] = []
         seen: set[int] = set()
         waiting = [leaf for leaf in tree_flatten(arguments)[0] if _is_foreign(leaf)]
+        owner = getattr(function, "__self__", function)
+        if isinstance(owner, late.find("Module")):
+            waiting += [vars(module) for module in owner.modules()]
+            self.saved += [(vars(p), vars(p).copy()) for p in owner.parameters()]
         while waiting and len(seen) < MOST:
             value = waiting.pop()
             if id(value) in seen:
@@ -49,7 +55,7 @@ class ForeignObjects:
                 self.saved.append((value, value.copy()))
                 waiting.extend(value.values() if isinstance(value, dict) else value)
             elif isinstance(value, tuple):
-                waiting.extend(value)
+                waiting.extend(tuple.__iter__(value))  # a class may have no length
             elif _is_foreign(value):
                 waiting.append(vars(value))
 

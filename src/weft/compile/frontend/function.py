@@ -210,7 +210,7 @@ class CompiledFunction:
                 why = why or specialization.moved(arrays)
         else:
             hidden = None if self.fullgraph else _random_states()
-            foreign = ForeignObjects((args, kwargs))
+            foreign = ForeignObjects((args, kwargs), self.fn)
             try:
                 specialization = self._compile(key, args, kwargs, arrays, why, numbers)
             except DebuggerWanted:
@@ -333,7 +333,7 @@ class CompiledFunction:
             specialize, self.fn, args, kwargs, pack_weights=self.pack_weights,
             memory=self.memory, numbers=numbers,
         )  # fmt: skip
-        foreign = ForeignObjects((args, kwargs))
+        foreign = ForeignObjects((args, kwargs), self.fn)
         try:
             return compile_for(names)
         except Exception:

@@ -1,0 +1,59 @@
+"""The benchmark of public scripts: common random numbers, losses and failures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parent.parent / "benchmarks" / "programs" / "script.py"
+
+TRAIN = """
+import sys
+import torch
+
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.nn.functional.dropout(torch.randn(4, 3))).square().sum().backward()
+    optimizer.step()
+"""
+
+
+def result(folder, text, *arguments):
+    script, out = folder / "train.py", folder / "result.json"
+    script.write_text(text)
+    subprocess.run(
+        [sys.executable, "-m", "weft", "run", SCRIPT, out, "3", script, *arguments],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return json.loads(out.read_text())
+
+
+def test_losses_follow_numpy(tmp_path):
+    found = result(tmp_path, TRAIN, "10")
+    draws = np.random.default_rng(0)
+    weight = np.random.default_rng((10**6 + 1, 0, 2, 3)).standard_normal((2, 3))
+    bias = np.random.default_rng((10**6 + 2, 0, 2)).standard_normal(2) * 0.05
+    weight *= 3**-0.5
+    want = []
+    for _ in range(3):
+        x = draws.standard_normal((4, 3))
+        out = x @ weight.T + bias
+        want.append(np.square(out).sum())
+        weight, bias = weight - 0.2 * out.T @ x, bias - 0.2 * out.sum(0)
+    np.testing.assert_allclose(found["losses"], want, rtol=1e-5)
+    assert found["end"] == "steps"
+    assert not found["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"), [("1 / 0", "ZeroDivisionError"), ("exit(2)", "exit status 2")]
+)
+def test_failures_are_recorded(tmp_path, text, error):
+    found = result(tmp_path, text)
+    assert found["end"] == "error"
+    assert found["error"].startswith(error)
