@@ -38,6 +38,14 @@ JOINS = {
         lambda *xs: weft.cat(doubled(xs), -1).exp(),
         [(30, k) for k in (1, 7, 2, 9, 3, 4)],
     ),
+    "of one row": (
+        lambda *xs: weft.cat([x @ x.T @ x for x in xs], 1).cos(),
+        [(1, k) for k in (10, 7, 20, 9, 3, 4)],
+    ),
+    "of one row, along the middle": (
+        lambda *xs: weft.cat(doubled(xs), -2).exp().sum(),
+        [(1, 1, k, 5) for k in (10, 7, 20, 9, 3, 4)],
+    ),
     "the same one twice": (
         lambda x, y: weft.cat([x.exp(), y, x.exp(), y, y, x.exp()]).cos(),
         [(3, 4), (2, 4)],

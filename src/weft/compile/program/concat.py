@@ -57,7 +57,7 @@ def _piece(node: Node, piece: Node, start: Any, scope: Scope) -> Piece:
     group = Group(0, piece.shape, scope)
     group.nodes, group.home = [node], {node: ()}
     kernel = _copy(node.dtype)._replace(given=tuple(sizes.items()))
-    target = Inside(node, start * math.prod(node.shape[1:]))
+    target = Inside(node, start * inner)
     return Piece(kernel, [base, node], (), False, group, base, target)
 
 

@@ -15,9 +15,9 @@ from weft.compile.program.steps import (
     Order,
     Step,
 )
-from weft.core.size import evaluate
+from weft.core.size import elements, evaluate
 from weft.graph.interpret import resolve
-from weft.graph.ir import READ, Node
+from weft.graph.ir import READ, GraphError, Node
 from weft.runtime.cpu import arena
 
 if TYPE_CHECKING:
@@ -141,6 +141,9 @@ class MemoryLayout:
         self.offsets: dict[Any, int] = dict(self.layout.offsets)
         for node, piece in self.inside.items():
             start = evaluate(piece.start, self.sizes) * node.dtype.itemsize
+            size = elements(node.shape, self.sizes) * node.dtype.itemsize
+            if start + size > buffers[piece.whole].nbytes:
+                raise GraphError(f"{node.name}: it is not inside {piece.whole.name}")
             self.offsets[node] = self.layout.offsets[piece.whole] + start
 
     def _spans(self) -> dict[Node, tuple[int, int]]:
