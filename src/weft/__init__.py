@@ -26,6 +26,7 @@ _late.provide(
     hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
+    refusal="graph.symbol:refusal",
     numpy_protocol="numpy_protocol",
     overrides="overrides",
     pool_code="compile.targets.cpu.pool_code",

@@ -18,7 +18,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Shape, is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.elementwise import broadcast_shapes
+from weft.ops.elementwise import broadcast_shapes, unfit
 from weft.ops.operands import flat_sizes, tensor_list
 from weft.ops.public import public
 from weft.ops.shaping import reshape, transpose
@@ -30,7 +30,7 @@ def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
     lead = len(shape) - len(x.shape)
     for have, want in zip(x.shape, shape[max(lead, 0) :], strict=False):
         if lead < 0 or not (is_one(have) or have == want):
-            raise ShapeError(f"expand: cannot expand shape {x.shape} to {shape}")
+            raise unfit(f"expand: cannot expand shape {x.shape} to {shape}", [have])
     if lead < 0:
         raise ShapeError(f"expand: cannot expand shape {x.shape} to {shape}")
     return TensorType(shape, x.dtype)

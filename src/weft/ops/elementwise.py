@@ -12,13 +12,14 @@ zero.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import isnan
 from typing import Any
 
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import late
 from weft.config import config
 from weft.core.device import cpu
 from weft.core.dispatch import bind
@@ -36,7 +37,7 @@ from weft.core.op import (
     rule_names,
     unregister,
 )
-from weft.core.size import Size, is_one, same_shape
+from weft.core.size import Size, hinted, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
@@ -85,12 +86,27 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         sizes = {s[axis] for s in shapes if -axis <= len(s) and not is_one(s[axis])}
         if len(sizes) > 1 and len(sizes := _unequal(sizes)) > 1:
             listed = " and ".join(str(tuple(s)) for s in shapes)
-            raise ShapeError(
+            raise unfit(
                 f"{name}: cannot broadcast shapes {listed}: axis {axis} has sizes "
-                f"{' and '.join(sorted(map(str, sizes)))}; expected equal sizes or 1"
+                f"{' and '.join(sorted(map(str, sizes)))}; expected equal sizes or 1",
+                sizes,
             )
         out.append(sizes.pop() if sizes else 1)
     return tuple(out)
+
+
+def unfit(text: str, sizes: Iterable[Any]) -> BaseException:
+    """The error for shapes of which one cannot be broadcast to another.
+
+    An open size that is 1 in the example would be, eagerly. The program must not handle
+    an error that eagerly there is not: the capture is refused, and made again for these
+    sizes alone.
+    """
+    if mode.capture is not None and any(
+        isinstance(n, Size) and hinted((n,)) == [1] for n in sizes
+    ):
+        return late.find("refusal")(f"{text}; an open size is 1 here")
+    return ShapeError(text)
 
 
 def _unequal(sizes: set[Any]) -> set[Any]:
