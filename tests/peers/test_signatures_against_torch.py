@@ -19,6 +19,7 @@ IGNORED = {"out", "layout", "pin_memory", "memory_format", "non_blocking", "name
 # Where PyTorch's table of overrides names arguments otherwise than its own
 # functions do, or where Weft has no such option.
 OTHERWISE = {
+    "dsmm", "smm",  # with a dtype of the result
     "bmm", "broadcast_to", "cdist", "cholesky", "cov", "det", "diag_embed", "dot",
     "gather", "isfinite", "isin", "isinf", "isreal", "logdet", "matrix_exp",
     "matrix_power", "meshgrid", "msort", "permute", "polar", "relu", "slogdet",

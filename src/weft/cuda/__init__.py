@@ -228,7 +228,10 @@ def empty_cache() -> None:
             device.pool.release()  # type: ignore[attr-defined]
 
 
-ipc_collect = empty_cache
+def ipc_collect() -> None:
+    """Give back memory that other processes have used: the same as ``empty_cache``."""
+    _gpu(None)  # an error without a GPU, as in PyTorch
+    empty_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:

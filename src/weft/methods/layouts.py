@@ -104,13 +104,13 @@ class Layouts:
         """
         return late.find("sparse").sparse_mask(self, mask)
 
-    def smm(self: Any, mat: Any) -> Any:
+    def smm(self: Any, mat2: Any) -> Any:
         """The product of a sparse matrix and another, as a sparse tensor.
 
         >>> weft.eye(2).to_sparse().smm(weft.ones(2, 1)).is_sparse
         True
         """
-        return late.find("sparse").mm(self, mat).to_sparse()
+        return late.find("sparse").mm(self, mat2).to_sparse()
 
     def sparse_dim(self: Any) -> int:
         """The number of axes with indices: none of a dense tensor.

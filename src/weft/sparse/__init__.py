@@ -337,28 +337,25 @@ def mm(mat1: Any, mat2: Any) -> Any:
     return weft.matmul(mat1, mat2)
 
 
-def dsmm(input: Any, mat: Any) -> Any:
+def dsmm(input: Any, mat2: Any) -> Any:
     """A dense matrix: the product of a sparse and a dense one.
 
     >>> weft.dsmm(weft.eye(2).to_sparse(), weft.ones(2, 1)).tolist()
     [[1.0], [1.0]]
     """
-    return mm(input, mat)
+    return mm(input, mat2)
 
 
 spmm = dsmm
 
 
-def smm(input: Any, mat: Any) -> Any:
+def smm(input: Any, mat2: Any) -> Any:
     """A sparse matrix: the product of a sparse and a dense one.
 
     >>> weft.smm(weft.eye(2).to_sparse(), weft.ones(2, 1)).to_dense().tolist()
     [[1.0], [1.0]]
     """
-    return mm(input, mat).to_sparse()
-
-
-hsmm = smm
+    return mm(input, mat2).to_sparse()
 
 
 def hspmm(mat1: Any, mat2: Any) -> Any:
@@ -368,6 +365,9 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
     [[1.0], [1.0]]
     """
     return mm(mat1, mat2).to_sparse(1)
+
+
+hsmm = hspmm
 
 
 def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
