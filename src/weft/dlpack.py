@@ -43,7 +43,7 @@ _Managed._fields_ = (
 
 
 class _Held(NamedTuple):
-    """What a capsule describes, and the capsule."""
+    """A capsule, and the memory that it describes."""
 
     capsule: Any
     memory: Any

@@ -97,7 +97,7 @@ Sums = list[list[list[Value]]]  # a tile, of 8 columns, the thread's four number
 
 
 class _Kernel:
-    """What the three have in common: arguments, tiles, the walk over other rows."""
+    """The parts that all three share: arguments, tiles, the walk over other rows."""
 
     def __init__(self, module: ir.Module, form: Form) -> None:
         self.form, self.shape = form, form.shape
