@@ -96,6 +96,12 @@ def golden(request):
     return Golden(request.config.getoption("--update-golden"))
 
 
+def pytest_runtest_setup(item):
+    """Skip the tests that need a GPU where there is none."""
+    if item.get_closest_marker("cuda") and not weft.cuda.is_available():
+        pytest.skip("there is no GPU")
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print which check of which operator record passed, and which are native code."""
     for key, title in (

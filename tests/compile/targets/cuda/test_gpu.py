@@ -58,8 +58,6 @@ def test_a_network_trains(gpu, compiled):
 
 @pytest.mark.cuda
 def test_two_hundred_steps_have_the_losses_of_the_cpu():
-    if not weft.cuda.is_available():
-        pytest.skip("there is no GPU")
     want, _ = train("cpu", compiled=True, steps=200)
     found = [train("cuda", compiled=True, steps=200)[0] for _ in range(2)]
     np.testing.assert_allclose(found[0], want, rtol=2e-3, atol=1e-5)
@@ -69,8 +67,6 @@ def test_two_hundred_steps_have_the_losses_of_the_cpu():
 @pytest.mark.cuda
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_libraries_share_memory_by_dlpack(dtype):
-    if not weft.cuda.is_available():
-        pytest.skip("there is no GPU")
     x = weft.arange(6.0).reshape(2, 3).to(getattr(weft, dtype)).cuda()
     same = weft.from_dlpack(x.T)
     assert (same.device, same.shape) == (x.device, (3, 2))
@@ -87,8 +83,6 @@ def test_libraries_share_memory_by_dlpack(dtype):
 
 @pytest.mark.cuda
 def test_products_in_tf32_are_asked_for():
-    if not weft.cuda.is_available():
-        pytest.skip("there is no GPU")
     x = weft.randn(256, 256)
     exact, y = x.double() @ x.double(), x.cuda()
     product = weft.compile(lambda y: y @ y)
@@ -201,8 +195,6 @@ def test_memory_of_other_libraries(gpu):
 
 @pytest.mark.cuda
 def test_other_libraries_share_memory():
-    if not weft.cuda.is_available():
-        pytest.skip("there is no GPU")
     cupy, torch = pytest.importorskip("cupy"), pytest.importorskip("torch")
     x = weft.arange(6.0).reshape(2, 3).cuda()
     theirs = cupy.asarray(x)
