@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import time
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from weft.compile.targets.cuda import attention
 from weft.compile.targets.cuda.cost_model import COST
 from weft.compile.targets.cuda.device import AcceleratorDevice
 from weft.compile.targets.cuda.gemm import SIZES
-from weft.compile.targets.cuda.ptx import gpu_isa
+from weft.compile.targets.cuda.ptx import gpu_isa, warpgroup_isa
 from weft.compile.targets.cuda.target import CudaTarget
 from weft.core.size import evaluate
 from weft.dtype import ALL
@@ -37,6 +38,9 @@ class SimulatedRuntime:
     """See ``weft.runtime.Runtime``; launches run at once."""
 
     name = "gpu:0"
+    title = "a simulated GPU"
+    multiprocessors = 4
+    recording = False
 
     def __init__(self, capacity=1 << 30):
         self.blocks = {}
@@ -77,6 +81,23 @@ class SimulatedRuntime:
     def recorded(self, run):
         return None
 
+    def seconds(self, run):
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    def tensor_map(self, address, dtype, shape, strides, box):
+        """The words are the arguments; what the driver would refuse is an error."""
+        assert address % 16 == 0
+        assert len(shape) == len(box) == len(strides) + 1
+        assert all(n > 0 and n % 16 == 0 for n in strides)
+        assert all(0 < n <= 256 for n in box)
+        assert 2 * box[0] <= 128  # of a swizzle
+        words = np.zeros(16, np.int64)
+        words[:6] = [address, *shape, *strides]
+        words[6:8] = box[:2]
+        return words
+
     def wait(self):
         pass
 
@@ -85,6 +106,9 @@ class SimulatedRuntime:
         words = [int(n) for n in arguments[: len(arguments) // 2]]
         if isinstance(function, Kernel):
             self.kernel(function, blocks, threads, words)
+        elif function.name.startswith("warpgroup_product"):
+            assert block_memory == function.block_memory <= 227 << 10
+            self.warpgroup_product(function.name, words)
         elif function.name.startswith("product"):
             self.product(function.name, words)
         elif function.name.startswith("attention"):
@@ -134,6 +158,32 @@ class SimulatedRuntime:
         for z in range(self.grid // tiles if self.grid else 1):
             a, b = matrix(0, z).astype(wide), matrix(1, z).astype(wide)
             matrix(2, z)[...] = (a @ b).astype(kinds[2])
+
+    def warpgroup_product(self, name, words):
+        *_, dtype, sides, width = name.split("_")
+        kind = np.dtype(DTYPES[dtype])
+        c, m, n, k, count, pitch, batch, *steps = words[32:]
+
+        def matrix(which, z):
+            start, inner, outer, many, row, far, *box = words[16 * which :][:8]
+            z *= steps[which]
+            assert z < many
+            by_columns = sides[which] == "t"
+            rows, columns = (m, k) if which == 0 else (k, n)
+            assert (inner, outer) == (
+                (rows, columns) if by_columns else (columns, rows)
+            )
+            others = 128 if which == 0 else int(width)
+            by_depth = by_columns == (which == 0)
+            assert box == ([64, 64] if by_depth else [64, others])
+            flat = memory_at(start + z * far, (outer - 1) * row // 2 + inner, kind)
+            found = np.lib.stride_tricks.as_strided(flat, (outer, inner), (row, 2))
+            return (found.T if by_columns else found).astype(np.float32)
+
+        for z in range(count):
+            out = memory_at(c + 2 * z * batch, (m - 1) * pitch + n, kind)
+            out = np.lib.stride_tricks.as_strided(out, (m, n), (2 * pitch, 2))
+            out[...] = (matrix(0, z) @ matrix(1, z)).astype(kind)
 
     grid = 0
 
@@ -201,4 +251,5 @@ class _Gridded(SimulatedRuntime):
 def simulated_gpu(capacity=1 << 30, capability=(9, 0)):
     """A device over the simulation."""
     pool = Pool(_Gridded(capacity))
-    return AcceleratorDevice("gpu:0", pool, CudaTarget(gpu_isa(capability), pool))
+    target = CudaTarget(gpu_isa(capability), pool, warpgroup_isa(capability))
+    return AcceleratorDevice("gpu:0", pool, target)

@@ -21,6 +21,15 @@ class Runtime(Protocol):
     """
 
     name: str
+    recording: bool  # whether work is being recorded, and does not run
+
+    @property
+    def title(self) -> str:
+        """The name of the kind of device."""
+
+    @property
+    def multiprocessors(self) -> int:
+        """How many parts of it run blocks of threads."""
 
     def allocate(self, nbytes: int) -> int:
         """The address of new memory; ``MemoryError`` if there is none."""
@@ -59,24 +68,48 @@ class Runtime(Protocol):
         ``block_memory`` are the bytes that the threads of each block share.
         """
 
+    def tensor_map(
+        self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int],
+        box: Sequence[int],
+    ) -> np.ndarray:  # fmt: skip
+        """An array as the device's copy engine is told of it: words of an argument.
+
+        Axes are given from the contiguous one on, and ``strides`` in bytes for all but
+        that one; a copy brings a ``box``. Devices without such an engine need none.
+        """
+
     def recorded(self, run: Callable[[], None]) -> Callable[[], None] | None:
         """The work that ``run`` puts into the queue, to be put there again as a whole.
 
         None where the device cannot do that. Nothing has run by then.
         """
 
+    def seconds(self, run: Callable[[], None]) -> float:
+        """The seconds that the device takes for the work that ``run`` queues."""
+
     def wait(self) -> None:
         """Wait until the queue is empty; raise the error of work that failed."""
 
 
-def argument_words(values: Sequence[int]) -> np.ndarray:
-    """The arguments of a launch, 64 bits each, and then the address of each of them."""
+def argument_words(values: Sequence[Any]) -> np.ndarray:
+    """The arguments of a launch, and then the address of each of them.
+
+    An argument is a number of 64 bits, or an array of such words.
+    """
     import numpy as np
 
     from weft.runtime.cpu.address import address
 
-    count = len(values)
-    words = np.empty(2 * count, np.int64)
-    words[:count] = values
-    words[count:] = address(words) + 8 * np.arange(count)
+    if not any(isinstance(value, np.ndarray) for value in values):
+        count = len(values)
+        words = np.empty(2 * count, np.int64)
+        words[:count] = values
+        words[count:] = address(words) + 8 * np.arange(count)
+        return words
+    given = [np.atleast_1d(np.asarray(value, np.int64)) for value in values]
+    starts = np.cumsum([0, *[len(one) for one in given]])
+    count = int(starts[-1])
+    words = np.zeros(2 * count, np.int64)
+    words[:count] = np.concatenate(given)
+    words[count : count + len(given)] = address(words) + 8 * starts[:-1]
     return words

@@ -85,6 +85,7 @@ class CudaRuntime:
         self.enter()
         self.stream = _checked(driver.cuStreamCreate(0), "making a stream")
         self.modules: list[Any] = []  # code lives as long as the process
+        self.recording = False
 
     def enter(self) -> None:
         """Let this thread's calls of the driver be about this GPU."""
@@ -115,6 +116,11 @@ class CudaRuntime:
             self.attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR")
         )
         return major, minor
+
+    @functools.cached_property
+    def multiprocessors(self) -> int:
+        """How many multiprocessors it has."""
+        return self.attribute("MULTIPROCESSOR_COUNT")
 
     @functools.cached_property
     def title(self) -> str:
@@ -199,16 +205,52 @@ class CudaRuntime:
         if int(result[0]):
             _checked(result, "launching a kernel")
 
+    def tensor_map(
+        self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int],
+        box: Sequence[int],
+    ) -> np.ndarray:  # fmt: skip
+        """An array as the copy engine is told of it, in 16 words of 64 bits.
+
+        Axes are given from the contiguous one on, and ``strides`` in bytes for all but
+        that one. A copy brings a ``box``, swizzled by 128 bytes, with zeros for what
+        is outside of the array.
+        """
+        self.enter()
+        d = self.driver
+        kinds = d.CUtensorMapDataType
+        kind = getattr(kinds, f"CU_TENSOR_MAP_DATA_TYPE_{dtype.upper()}")
+        whole, short = d.cuuint64_t, d.cuuint32_t
+        result = d.cuTensorMapEncodeTiled(
+            kind, len(shape), address, [whole(n) for n in shape],
+            [whole(n) for n in strides], [short(n) for n in box],
+            [short(1)] * len(shape),
+            d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )  # fmt: skip
+        made = _checked(result, "describing an array to the copy engine")
+        return np.array([int(word) for word in made.opaque], np.uint64).view(np.int64)
+
     def recorded(self, run: Callable[[], None]) -> Callable[[], None] | None:
         driver = self.driver
         self.enter()
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         _checked(driver.cuStreamBeginCapture(self.stream, mode), "recording launches")
+        self.recording = True
         try:
             run()
         finally:
+            self.recording = False
             graph = _checked(driver.cuStreamEndCapture(self.stream), "recording")
         return _Recording(self, graph)
+
+    def seconds(self, run: Callable[[], None]) -> float:
+        start, stop = Mark(self), Mark(self)
+        start.record()
+        run()
+        stop.record()
+        return start.until(stop) / 1e3
 
     def wait(self) -> None:
         self.enter()

@@ -11,6 +11,7 @@ from llvmlite import ir
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import Kernel
 from weft.compile.lower.deduplicate import KernelTable
+from weft.compile.targets.cuda import warpgroup_gemm
 from weft.compile.targets.cuda.attention import Form, emit_attention
 from weft.compile.targets.cuda.copying import (
     ITEMS,
@@ -22,6 +23,7 @@ from weft.compile.targets.cuda.copying import (
 from weft.compile.targets.cuda.cost_model import COST
 from weft.compile.targets.cuda.gemm import emit_product
 from weft.compile.targets.cuda.kernel import emit_kernel
+from weft.compile.targets.cuda.product_choice import ProductChoices
 from weft.compile.targets.cuda.ptx import known_ptx, new_module
 from weft.config import config
 from weft.dtype import DType
@@ -48,20 +50,29 @@ class Named(NamedTuple):
 class SharedCode:
     """Functions that all programs on one GPU share."""
 
-    def __init__(self, pool: Pool, isa: Isa) -> None:
+    def __init__(self, pool: Pool, isa: Isa, warpgroups: Isa | None = None) -> None:
         self.pool, self.isa = pool, isa
+        self.warpgroups = warpgroups  # the instruction set that has them, if it exists
+        self.product_choices = ProductChoices(pool.runtime, isa.key)
         self._products: dict[Any, Any] = {}
+        self._warpgroup_products: dict[warpgroup_gemm.Form, Any] = {}
         self._attention: dict[Form, Any] = {}
 
     def _loaded(
-        self, text: str, emit: Callable[[ir.Module], None], names: Iterable[Named]
+        self,
+        text: str,
+        emit: Callable[[ir.Module], None],
+        names: Iterable[Named],
+        isa: Isa | None = None,
     ) -> dict[str, Any]:
+        isa = isa or self.isa
+
         def make() -> ir.Module:
-            module = new_module("library", self.isa)
+            module = new_module("library", isa)
             emit(module)
             return module
 
-        code = known_ptx(text, make, self.isa)
+        code = known_ptx(text, make, isa)
         return self.pool.runtime.load(code, list(names))
 
     def product(self, operand: DType, result: DType) -> Any:
@@ -75,6 +86,17 @@ class SharedCode:
                 [Named(name)],
             )[name]
         return self._products[key]
+
+    def warpgroup_product(self, form: warpgroup_gemm.Form) -> Any:
+        """The function of a form of products by warpgroups."""
+        if form not in self._warpgroup_products:
+            self._warpgroup_products[form] = self._loaded(
+                form.name,
+                lambda module: warpgroup_gemm.emit_warpgroup_product(module, form),
+                [Named(form.name, form.block_memory)],
+                self.warpgroups,
+            )[form.name]
+        return self._warpgroup_products[form]
 
     def attention(self, form: Form) -> Any:
         """The function of a form of attention."""

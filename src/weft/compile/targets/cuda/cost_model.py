@@ -48,6 +48,15 @@ _ATTENTION = {
     ("keys", 128): Attention(tiles=1, warps=4, step=32),
 }
 
+
+@dataclass(frozen=True)
+class Products:
+    """Which kernels compute a product."""
+
+    measured: int = 1 << 29  # multiplications: a smaller one is not worth a trial
+    widths: tuple[int, ...] = (256, 128)  # of tiles of C: wide ones read less
+
+
 # A block adds up a task; enough tasks keep all multiprocessors busy.
 _REDUCTIONS = cpu.Reductions(
     serial=1 << 30,  # threads share the loop: each adds up few numbers
@@ -75,6 +84,7 @@ class CudaCostModel:
     attention: Mapping[tuple[str, int], Attention] = field(
         default_factory=lambda: _ATTENTION
     )
+    products: Products = Products()
     loops: cpu.Loops = _LOOPS
     reductions: cpu.Reductions = _REDUCTIONS
     fusion: cpu.Fusion = _FUSION

@@ -21,7 +21,7 @@ from weft.compile.eager.operator import HINT, holds, is_plain, named_sizes
 from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
 from weft.compile.program.program import Program, compiled
 from weft.compile.program.strided_views import seen
-from weft.compile.targets.cuda.ptx import gpu_isa
+from weft.compile.targets.cuda.ptx import gpu_isa, warpgroup_isa
 from weft.compile.targets.cuda.target import CudaTarget
 from weft.config import config
 from weft.core.device import Device
@@ -285,5 +285,7 @@ def cuda_device(index: int) -> AcceleratorDevice:
     """The GPU of a number as a device."""
     runtime = driver.runtime(index)
     pool = Pool(runtime)
-    target = CudaTarget(gpu_isa(runtime.capability), pool)
+    target = CudaTarget(
+        gpu_isa(runtime.capability), pool, warpgroup_isa(runtime.capability)
+    )
     return AcceleratorDevice(f"cuda:{index}", pool, target)

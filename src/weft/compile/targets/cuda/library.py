@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,14 @@ from weft.compile.program.steps import LibraryCall
 from weft.compile.program.strided_views import batches, needs_copy, outline, view_of
 from weft.compile.targets.cuda.attention_call import Attention
 from weft.compile.targets.cuda.code import SharedCode
+from weft.compile.targets.cuda.cost_model import COST
 from weft.compile.targets.cuda.gemm import THREADS, TILE
+from weft.compile.targets.cuda.warpgroup_call import (
+    Side,
+    Sizes,
+    WarpgroupProduct,
+    warpgroups_fit,
+)
 from weft.config import config
 from weft.dtype import DType
 from weft.graph.interpret import resolve
@@ -22,6 +30,8 @@ from weft.graph.ir import Node
 from weft.ops.products import matmul_op, wide_matmul_op
 from weft.runtime import argument_words
 from weft.runtime.cuda.cublas import KINDS
+
+ALIGNMENT = 16  # bytes at which the copy engine may begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +106,35 @@ class ProductWork:
         matrices = self.left, self.right, self.out
         found = batches(shape[:-2], [one.strides for one in matrices], most=1)
         self.batches, (self.count,), (self.steps,) = found
+        self.sides = self._sides()
+        self.warpgroups = self._warpgroups()
+
+    def _sides(self) -> tuple[Side, Side] | None:
+        """The operands; None if neither rows nor columns of one are contiguous."""
+        left = self.left.pitch(self.m, self.k)
+        right = self.right.pitch(self.k, self.n)
+        if left is None or right is None:
+            return None
+        return Side(*left, self.steps[0]), Side(*right, self.steps[1])
+
+    def _warpgroups(self) -> list[WarpgroupProduct]:
+        """The launches by warpgroups: with wide tiles, and narrow ones if few."""
+        if self.shared.warpgroups is None or self.sides is None or not self.k:
+            return []
+        sizes = Sizes(self.m, self.n, self.k, self.count)
+        left, right = self.sides
+        name, out = self.operand.name, self.steps[2] or self.m * self.n
+        if self.node.dtype is not self.operand:
+            return []
+        if not warpgroups_fit(name, sizes, left, right, out):
+            return []
+        made = [
+            WarpgroupProduct(name, sizes, left, right, out, width)
+            for width in COST.products.widths
+        ]
+        tiles = made[0].form.tiles(self.m, self.n, self.count)
+        few = tiles < self.shared.pool.runtime.multiprocessors
+        return made if few else made[:1]
 
     def run(self, runtime: Any, places: Any, addresses: Sequence[int]) -> None:
         """Put the launches into the queue."""
@@ -115,25 +154,52 @@ class ProductWork:
                 start + offset * item
                 for start, offset, item in zip(starts, offsets, items, strict=True)
             ]
-            if not self._by_cublas(where):
-                self._by_tiles(runtime, where)
+            candidates = self._candidates(runtime, where)
+            candidates[self._chosen(candidates)]()
 
-    def _by_cublas(self, where: Sequence[int]) -> bool:
+    def _candidates(
+        self, runtime: Any, where: Sequence[int]
+    ) -> dict[str, Callable[[], None]]:
+        """Functions that compute the product, by name; the first one is the default."""
+        found: dict[str, Callable[[], None]] = {}
+        if self._fits_cublas():
+            found["cuBLAS"] = lambda: self._by_cublas(where)
+        if not any(at % ALIGNMENT for at in where):
+            for one in self.warpgroups:
+                found[one.name] = functools.partial(
+                    one.run, runtime, self.shared, tuple(where)
+                )
+        if not found:
+            found["tiles"] = lambda: self._by_tiles(runtime, where)
+        return found
+
+    def _chosen(self, candidates: Mapping[str, Callable[[], None]]) -> str:
+        work = self.m * self.n * self.k * self.count
+        if work < COST.products.measured:
+            return next(iter(candidates))
+        kinds = self.operand.name, self.node.dtype.name, config.matmul_precision
+        sizes = self.m, self.n, self.k, self.count
+        key = f"{kinds} {sizes} {self.sides} {self.steps}"
+        return self.shared.product_choices.of(key, candidates)
+
+    def _fits_cublas(self) -> bool:
         names = self.operand.name, self.node.dtype.name
         if not all(name in KINDS for name in names) or self.shared.cublas is None:
             return False
         if names[0] == "float64" and names[1] != "float64":
             return False
-        left = self.left.pitch(self.m, self.k)
-        right = self.right.pitch(self.k, self.n)
-        if left is None or right is None:
-            return False
+        return self.sides is not None
+
+    def _by_cublas(self, where: Sequence[int]) -> None:
+        names = self.operand.name, self.node.dtype.name
+        assert self.sides is not None
+        assert self.shared.cublas is not None
+        left, right = self.sides
         self.shared.cublas.product(
             *names, config.matmul_precision != "highest", (self.m, self.n, self.k),
-            (where[0], *left, self.steps[0]), (where[1], *right, self.steps[1]),
+            (where[0], *left), (where[1], *right),
             (where[2], self.n, self.steps[2] or self.m * self.n), self.count,
         )  # fmt: skip
-        return True
 
     def _by_tiles(self, runtime: Any, where: Sequence[int]) -> None:
         function = self.shared.product(self.operand, self.node.dtype)

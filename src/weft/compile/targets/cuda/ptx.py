@@ -34,6 +34,13 @@ def gpu_isa(capability: tuple[int, int]) -> Isa:
     return Isa(TRIPLE, f"sm_{major}{minor}", "+ptx80", 128)
 
 
+def warpgroup_isa(capability: tuple[int, int]) -> Isa | None:
+    """The instruction set with warpgroup instructions, which Hopper alone has."""
+    if capability != NEWEST:
+        return None
+    return gpu_isa(capability)._replace(cpu="sm_90a")
+
+
 def new_module(name: str, isa: Isa) -> ir.Module:
     """An empty module for a GPU."""
     module = ir.Module(name=name, context=ir.Context())

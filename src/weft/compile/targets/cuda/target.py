@@ -32,9 +32,9 @@ class CudaTarget:
     in_place = True
     cost: CudaCostModel = COST
 
-    def __init__(self, isa: Isa, pool: Pool) -> None:
+    def __init__(self, isa: Isa, pool: Pool, warpgroups: Isa | None = None) -> None:
         self.isa, self.pool = isa, pool
-        self.shared = SharedCode(pool, isa)
+        self.shared = SharedCode(pool, isa, warpgroups)
 
     @property
     def key(self) -> str:

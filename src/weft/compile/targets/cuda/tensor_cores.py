@@ -36,7 +36,7 @@ def instruction(
     return b.call(code, [x.ir for x in inputs], attrs=("convergent", "nounwind"))
 
 
-def _several(b: Any, element: Any, count: int, *rest: Any) -> list[Value]:
+def several(b: Any, element: Any, count: int, *rest: Any) -> list[Value]:
     """The results of an instruction that has several."""
     text, inputs, constraints = rest
     made = instruction(b, text, ir.LiteralStructType([element] * count), inputs,
@@ -49,7 +49,7 @@ def multiply_add(
 ) -> list[Value]:
     """The sums with a product added; ``name`` is the operands' dtype."""
     short = NAMES[name]
-    return _several(
+    return several(
         sums[0].b, F32, 4,
         f"mma.sync.aligned.m16n8k16.row.col.f32.{short}.{short}.f32 "
         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
@@ -76,7 +76,7 @@ def of_other_lane(x: Value, step: int) -> Value:
 
 def load_pair(b: Any, place: Value) -> list[Value]:
     """Two neighbouring float32 numbers of a block's memory."""
-    return _several(b, F32, 2, "ld.shared.v2.f32 {$0, $1}, [$2];", [place], "=f,=f,r")
+    return several(b, F32, 2, "ld.shared.v2.f32 {$0, $1}, [$2];", [place], "=f,=f,r")
 
 
 def copy_later(to: Value, source: Value, nbytes: int, there: Value) -> None:
@@ -173,7 +173,7 @@ class Tile:
         text = (
             f"ldmatrix.sync.aligned.m8n8.x4{how}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
         )
-        return _several(
+        return several(
             self.threads.b, I32, 4, text, [place + (chunk << 4)], "=r,=r,=r,=r,r"
         )
 
