@@ -7,6 +7,11 @@ The script itself is unchanged. Random numbers, initial weights and the order of
 are NumPy's, dropout keeps every element, and the data sets of torchvision hold random
 pictures: all that two libraries cannot agree on. Each ``backward()`` counts as a step,
 and the script ends after STEPS of them.
+
+Two variables of the environment tell rounding from wrong answers. The default dtype is
+``SCRIPT_DTYPE``. ``SCRIPT_NUDGE=SEED`` changes each parameter by 2**-24, up or down,
+when an optimizer takes it: losses of one library's runs are then as far apart as
+rounding makes them.
 """
 
 import functools
@@ -209,6 +214,14 @@ def fill(parameters, number):
             p.copy_(tensor(own.standard_normal(tuple(p.shape)) * scale, p.dtype))
 
 
+def nudge(p):
+    """Change a parameter by about its rounding, where SCRIPT_NUDGE asks for it."""
+    if seed := os.environ.get("SCRIPT_NUDGE"):
+        own = np.random.default_rng((int(seed), *p.shape))
+        with torch.no_grad():
+            p.add_(tensor(2**-24 * own.choice([-1, 1], tuple(p.shape)), p.dtype))
+
+
 def share_weights():
     """Fill the parameters of each layer when it is made, and of each optimizer."""
     depth, made, taken = 0, 0, {}
@@ -242,6 +255,7 @@ def share_weights():
             if id(p) not in taken:
                 taken[id(p)] = p
                 fill([p], 10**6 + len(taken))
+                nudge(p)
         return add(self, group)
 
     torch.optim.Optimizer.add_param_group = add_param_group
@@ -320,6 +334,7 @@ def main():
     global start
     steps, script = int(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(1)
+    torch.set_default_dtype(getattr(torch, os.environ.get("SCRIPT_DTYPE", "float32")))
     share_random_numbers()
     share_weights()
     record_losses(steps)
