@@ -111,10 +111,15 @@ def test_attributes_go_along():
     assert round_trip(p).note == copy.deepcopy(p).note == "the scale"
 
 
-def test_results_of_operators_are_refused():
+def test_results_of_operators_become_leaves_but_go_to_no_other_process():
     x = weft.ones(2, requires_grad=True)
-    with pytest.raises(TypeError, match=r"made by 'mul'.*pickle \.detach\(\)"):
-        pickle.dumps({"y": x * 2})
+    y = round_trip({"y": x * 2})["y"]
+    assert y.is_leaf
+    assert y.requires_grad
+    assert y.tolist() == [2.0, 2.0]
+    assert round_trip((x * 2)[1:]).tolist() == [2.0]
+    with pytest.raises(TypeError, match=r"made by 'mul'.*send \.detach\(\)"):
+        multiprocessing.reduction.ForkingPickler.dumps({"y": x * 2})
     with weft.no_grad():
         alike(round_trip(x * 2), (x * 2).detach())
     assert round_trip(weft.ones(2) * 2).tolist() == [2.0, 2.0]

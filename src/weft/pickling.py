@@ -5,11 +5,14 @@ how to rebuild it. The answer is one of the functions here, which put arrays int
 tensors and do nothing else. ``weft.load`` reads no pickles.
 
 A view is sent with the tensor that it is a view of, so both share memory on arrival if
-they are sent together.
+they are sent together. A computed tensor that requires a gradient becomes a leaf in a
+pickle: its value, without its tape. On its way to another process it is refused, for
+its gradient would be lost there. Both are as in PyTorch.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -37,10 +40,10 @@ def reduce(self: Any, protocol: Any = None) -> tuple[Any, ...]:
             f"pickle: a value inside {self._interpreter.name} stands for others and "
             "has none of its own; pickle the results of the call"
         )
-    if not self.is_leaf:
+    if not self.is_leaf and _sent():
         raise PickleRefused(
             f"pickle: this tensor was made by {self._node.name!r}, and a tape does not "
-            "go from one process to another; pickle .detach()"
+            "go from one process to another; send .detach()"
         )
     marks = (self.requires_grad, self._parameter)
     state = {k: v for k, v in vars(self).items() if k not in _OWN} or None
@@ -48,6 +51,12 @@ def reduce(self: Any, protocol: Any = None) -> tuple[Any, ...]:
         return rebuild_view, (self._base, self._chain, *marks), state
     kind = Tensor if not self.is_cpu else type(self)
     return rebuild_tensor, (kind, self.array(), self.device, *marks), state
+
+
+def _sent() -> bool:
+    """Whether the pickle that is being made is one of ``multiprocessing``'s."""
+    caller = sys._getframe(2).f_globals.get("__name__")
+    return caller == "multiprocessing.reduction"
 
 
 def rebuild_tensor(

@@ -45,6 +45,13 @@ def test_every_layout_holds_the_same_numbers(layout):
         same(s.to_sparse(layout=getattr(weft, other), blocksize=block), x)
 
 
+def test_mT_transposes_each_matrix_of_a_batch():
+    x = example((4, 6)).reshape(2, 4, 3)
+    same(x.to_sparse().mT, x.mT)
+    with pytest.raises(ValueError, match="mT: expected at least 2 dimensions"):
+        _ = weft.ones(3).to_sparse().mT
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_products(layout):
     x, w = example(), example((6, 5), 1)

@@ -28,6 +28,8 @@ from weft.ops.memory_format import check_format, laid_out
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
 
+_NUMBERS = {bool, int, float, complex}  # not those of NumPy's extensions
+
 
 class Conversion:
     """Conversions, and new tensors like this one."""
@@ -104,8 +106,8 @@ class Conversion:
                 f"item: expected one element, got shape {tuple(self.shape)}; "
                 "use tolist()"
             )
-        value = array.reshape(()).item()
-        return float(value) if self.dtype.is_floating_point else value
+        value = array.item()
+        return value if type(value) in _NUMBERS else float(value)
 
     def tolist(self: Any) -> Any:
         """The elements as nested Python lists.

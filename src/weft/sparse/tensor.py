@@ -307,7 +307,12 @@ class SparseCOO(SparseTensor):
         """The transpose of a matrix."""
         return self.t()
 
-    mT = T
+    @property
+    def mT(self) -> SparseCOO:
+        """The tensor with its last two axes exchanged: a batch of transposes."""
+        if self.ndim < 2:
+            raise ShapeError(f"mT: expected at least 2 dimensions, got {self._size}")
+        return self.transpose(-2, -1)
 
     def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> SparseCOO:
         """Change the shape; what is held stays where it is."""
