@@ -43,6 +43,20 @@ CALLS = {
     "a mask": lambda x: x[weft.tensor([True, False, True])],
     "a mask of none": lambda x: x[weft.tensor([False, False, False])],
     "a mask of all axes": lambda x: x[x > 4],
+    "a mask of two axes of three": lambda x: x[:, :, None][x > 4],
+    "a mask of a transposed tensor": lambda x: x.T[x.T > 4],
+    "a list": lambda x: x[[2, 0, -1]],
+    "a list of lists": lambda x: x[[[0, 1], [2, 0]]],
+    "a list of booleans": lambda x: x[[True, False, True]],
+    "an index of one axis": lambda x: x[0][-1],
+    "every other row": lambda x: x[::2],
+    "columns by a slice": lambda x: x[:, 1:3],
+    "columns by a whole slice": lambda x: x[:, :],
+    "a new axis inside": lambda x: x[:, None],
+    "columns by an index tensor": lambda x: x[:, weft.tensor([3, -1])],
+    "elements by two index tensors": lambda x: x[
+        weft.tensor([0, -1]), weft.tensor([[1], [-2]])
+    ],
     "expand": lambda x: x.expand(2, 3, 4),
     "expand keeping": lambda x: x[:, :1].expand(-1, 5),
     "expand contiguous": lambda x: x.reshape(3, 1, 4).expand((3, 2, 4)),
@@ -143,6 +157,7 @@ def test_short_ways_leave_what_bind_leaves(name):
         assert quick.dtype is slow.dtype
         np.testing.assert_array_equal(quick.detach().numpy(), slow.detach().numpy())
         assert quick.shape == slow.shape
+        assert quick.stride() == slow.stride()
         assert (quick is x) == (slow is x)
         assert quick._chain == slow._chain
         assert (quick._base is None) == (slow._base is None)
@@ -162,6 +177,67 @@ def test_short_ways_refuse_in_the_same_words(name):
             watched(WRONG[name], x)
         assert type(quick.value) is type(slow.value)
         assert str(quick.value) == str(slow.value)
+
+
+def _write(index, value):
+    def write(x):
+        x[index] = value
+        return x
+
+    return write
+
+
+INDEXED_WRITES = {
+    "a row": _write(1, weft.tensor([1.0, 2.0, 3.0, 4.0])),
+    "a column": _write((slice(None), 1), 7),
+    "a number at an index tensor": _write(weft.tensor([0, -1]), 5),
+    "a number at a mask": _write(weft.tensor([True, False, True]), 5),
+    "a number at columns": _write((slice(None), weft.tensor([0, 3])), 5),
+    "a number at pairs": _write((weft.tensor([0, -1]), weft.tensor([1, -2])), 5),
+    "rows at an index tensor": _write(weft.tensor([2, 0]), weft.ones(2, 4)),
+    "one row at an index tensor": _write(weft.tensor([2, 0]), weft.ones(4)),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED_WRITES)
+def test_short_ways_write_what_bind_writes(name):
+    array = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    quick, slow = weft.tensor(array), weft.tensor(array)
+    before = [x.storage_record.version for x in (quick, slow)]
+    INDEXED_WRITES[name](quick)
+    watched(INDEXED_WRITES[name], slow)
+    np.testing.assert_array_equal(quick.numpy(), slow.numpy())
+    assert quick.storage_record.version > before[0]
+    assert slow.storage_record.version > before[1]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        weft.tensor([0, 3]),
+        weft.tensor([-4]),
+        (slice(None), weft.tensor([0, 4])),
+        (weft.tensor([0]), weft.tensor([9])),
+    ],
+    ids=["row", "row below", "column", "pair"],
+)
+@pytest.mark.parametrize("value", [5, weft.ones(())], ids=["number", "tensor"])
+def test_refused_writes_leave_the_tensor_as_it_was(index, value):
+    x = weft.zeros(3, 4)
+    with pytest.raises(WeftError):
+        x[index] = value
+    assert not x.any()
+    with pytest.raises(WeftError):
+        x[index]
+
+
+def test_a_write_at_indices_disturbs_what_was_saved():
+    x = weft.ones(3, 4)
+    w = weft.ones(3, 4, requires_grad=True)
+    out = (w * x).sum()
+    x[:, weft.tensor([1, 2])] = 3
+    with pytest.raises(WeftError, match="changed in place"):
+        out.backward()
 
 
 def test_the_line_of_a_short_way_is_the_users():

@@ -507,3 +507,31 @@ def test_nan_has_its_place_in_every_order(name, dtype):
     want, got = (weft.tree_flatten(ORDERS[name](y))[0] for y in (x, x.to(dtype)))
     for a, b in zip(want, got, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.to(a.dtype).numpy())
+
+
+def test_linspace_counts_each_half_from_its_end_and_rounds_once():
+    """The bits are PyTorch's: interpolation divides by differences of neighbours."""
+    for dtype in (weft.float32, weft.float64):
+        x = weft.linspace(0, 1, 7, dtype=dtype).numpy()
+        step = x.dtype.type(1) / x.dtype.type(6)
+        exact = [
+            0,
+            step,
+            2 * step,
+            *(1 - k * np.longdouble(step) for k in (3, 2, 1, 0)),
+        ]
+        np.testing.assert_array_equal(x, np.array(exact, np.longdouble).astype(x.dtype))
+    down = weft.linspace(3, -7, 7, dtype=weft.int64).tolist()
+    assert down == [3, 1, 0, -1, -3, -5, -7]
+    bounds = -0.0663694143295288, 1.0663694143295288  # of integers: 0 and 1
+    assert weft.linspace(*bounds, 4, dtype=weft.int64).tolist() == [0, 0, 0, 1]
+    half = weft.linspace(0, 1, 7, dtype=weft.float16).tolist()
+    assert half[1:4] == [0.1666259765625, 0.333251953125, 0.5]
+    assert weft.linspace(2, 5, 1).tolist() == [2.0]
+    assert weft.linspace(2, 5, 0).shape == (0,)
+
+
+def test_cdata_tells_tensors_apart():
+    x = weft.ones(2)
+    assert x._cdata == x._cdata
+    assert x._cdata != x.clone()._cdata

@@ -1,30 +1,213 @@
-"""Fast paths of eager operators to a result and its node on the tape.
+"""The fast path of eager operators, to a result and its node on the tape.
 
-A public function may take one if ``mode.quick`` is not 0: no transform, capture or
-other observer is active. NumPy computes on plain tensors' arrays, and the array comes
-here, with ``mode.quick`` as ``state``. Value, views and tape are then as ``bind`` would
-have left them. On any error, ``bind`` runs instead and explains it.
+A public function may take it if ``mode.quick`` is not 0 (``mode.state`` will do where
+autocast changes nothing): no transform, capture or other observer is active.
+
+    plain tensors that fit      by arity: ``unary``, ``binary``, ``choice``, ...
+      -> an array               by NumPy, or by a kernel where it is large
+      -> ``result``             for all of them: the tensor, and its node
+
+Value, views and tape are then as ``bind`` would have left them. On any error, ``bind``
+runs instead and explains it.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from weft.core.eager_kernels import COSTLY, SLOW
-from weft.core.mode import RECORDING, VIEWS
-from weft.core.op import Op, Plan
-from weft.core.tape import Storage, make_node, weak
+from weft.core.eager_kernels import run as run_bulk
+from weft.core.mode import RECORDING, VIEWS, mode
+from weft.core.op import Op, Plan, find_op
+from weft.core.tape import (
+    NO_TYPES,
+    Node,
+    Storage,
+    drop_spent,
+    next_number,
+    weak,
+)
 from weft.core.tensor import Tensor
+from weft.errors import INTERNAL
 
 ndarray = np.ndarray
 asarray = np.asarray
 new = object.__new__
+getframe = sys._getframe
 FLOAT32 = np.dtype(np.float32)
 # the parameters of a reduction of so many dimensions to one value
 _WHOLE = [{"dim": tuple(range(n)), "keepdim": False} for n in range(65)]
+NO_PARAMS: dict[str, Any] = {}
+_user: CodeType | None = None  # the user's code that made a node last: often the next's
+
+
+def result(
+    array: Any,
+    plan: Plan | None = None,
+    parents: tuple[Any, ...] = (),
+    args: tuple[Any, ...] = (),
+    params: dict[str, Any] = NO_PARAMS,
+    depth: int = 2,
+) -> Tensor:
+    """The tensor that an operator gave as an array, and its node where a plan is given.
+
+    The user's code is ``depth`` frames up or further.
+    """
+    global _user
+    out = new(Tensor)
+    out._data = array if type(array) is ndarray else asarray(array)
+    if plan is None:
+        return out
+    node = out._node = Node()
+    node.plan = plan
+    node.parents = parents
+    if not plan.saves:
+        node.saved = ()
+    elif plan.saves_shape:
+        node.saved = (args[0].shape,)
+    else:
+        node.saved = plan.pick((*args, (out,)) if plan.wants_outs else args)
+    node.params = params
+    node.number = next_number()
+    node.hooks = None
+    node.out_types = NO_TYPES
+    frame = getframe(depth)
+    code = frame.f_code
+    while code is not _user:
+        if not INTERNAL[code.co_filename]:
+            _user = code
+            break
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+        code = frame.f_code
+    node.code = code
+    node.lasti = frame.f_lasti
+    return out
+
+
+def unary(op: Op, codes: str, slow: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The public function of an element-wise operator of one input.
+
+    It is fast for dtypes of these codes; ``slow`` takes all else, ``out=`` included.
+    """
+    plan = op.plan((True,)) if op.vjp is not None else None
+    bulk = op.bulk
+    usual = FLOAT32 if "f" in codes else None  # the dtype that is looked for first
+
+    def fn(input: Tensor, *, out: Any = None) -> Tensor:
+        if out is not None:
+            return slow(input, out)
+        state = mode.state
+        if not state or type(input) is not Tensor:
+            return slow(input)
+        x = input._data
+        dtype = x.dtype
+        if not (dtype is usual or dtype.char in codes):
+            return slow(input)
+        try:
+            r = op.kernel(x) if x.size < bulk else run_bulk(op, (x,), NO_PARAMS)
+        except (RuntimeWarning, MemoryError):
+            return slow(input)
+        node = input._node
+        if node is None or state != RECORDING:
+            return result(r)
+        return result(r, plan, (node,), (input,))
+
+    return fn
+
+
+def binary(op: Op, codes: str, slow: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The public function of an element-wise operator of two inputs; see ``unary``.
+
+    One of them may be a Python number. NumPy broadcasts; the tape has a node for it.
+    """
+    first, second, both = [
+        None if op.vjp is None else op.plan(need)
+        for need in ((True, False), (False, True), (True, True))
+    ]
+    bulk = op.bulk
+    usual = FLOAT32 if "f" in codes else None
+
+    def fn(input: Any, other: Any, *, out: Any = None) -> Tensor:
+        if out is not None:
+            return slow(input, other, out)
+        state = mode.state
+        if not state:
+            return slow(input, other)
+        if type(input) is Tensor:
+            x, nx = input._data, input._node
+            dtype, size = x.dtype, x.size
+            if type(other) is Tensor:
+                y, ny = other._data, other._node
+                fits = dtype is y.dtype
+                if y.size > size:
+                    size = y.size
+            else:
+                y, ny = other, None
+                fits = type(other) is float or type(other) is int
+        elif type(other) is Tensor:
+            x, nx = input, None
+            y, ny = other._data, other._node
+            dtype, size = y.dtype, y.size
+            fits = type(input) is float or type(input) is int
+        else:
+            return slow(input, other)
+        if not fits or not (dtype is usual or dtype.char in codes):
+            return slow(input, other)
+        try:
+            if size < bulk:
+                r = op.kernel(x, y)
+            else:
+                r = run_bulk(op, (x, y), NO_PARAMS)
+        except (ValueError, MemoryError, RuntimeWarning):
+            return slow(input, other)
+        if state != RECORDING:
+            return result(r)
+        if nx is None:
+            plan = None if ny is None else second
+        else:
+            plan = first if ny is None else both
+        if plan is None:
+            return result(r)
+        if x is not input and y is not other and x.shape != y.shape:
+            return _broadcast(r, plan, nx, ny, (input, other))
+        if not r.ndim:  # running totals of losses: forget spent nodes
+            drop_spent(nx)
+            drop_spent(ny)
+        return result(r, plan, (nx, ny), (input, other))
+
+    return fn
+
+
+def _broadcast(r: ndarray, plan: Plan, nx: Any, ny: Any, args: Any) -> Tensor:
+    """``result`` of two tensors, of which NumPy has broadcast one or both."""
+    x, y, shape = args[0]._data, args[1]._data, r.shape
+    expand, params = _expand_plan(), {"shape": shape}
+    px = py = None
+    if nx is not None and x.shape != shape:
+        nx = px = Node.of(expand, (nx,), (x,), params)
+    if ny is not None and y.shape != shape:
+        ny = py = Node.of(expand, (ny,), (y,), params)
+    out = result(r, plan, (nx, ny), args, NO_PARAMS, 3)
+    node = out._node
+    if px is not None:
+        px.code, px.lasti = node.code, node.lasti
+    if py is not None:
+        py.code, py.lasti = node.code, node.lasti
+    return out
+
+
+@functools.cache
+def _expand_plan() -> Plan:
+    return find_op("expand").plan((True,))
 
 
 def view(plan: Plan, x: Tensor, params: Any, array: ndarray, state: int) -> Tensor:
@@ -32,16 +215,14 @@ def view(plan: Plan, x: Tensor, params: Any, array: ndarray, state: int) -> Tens
 
     The plan keeps the tensor's shape, or nothing.
     """
-    out = new(Tensor)
-    out._data = array
-    if state & VIEWS:
-        link(plan.op, x, params, out)
     parent = x._node
     if parent is not None and state & RECORDING:
-        saved = (x._data.shape,) if plan.saves_shape else ()
-        out._node = make_node(plan, (parent,), saved, params, 3)
+        out = result(array, plan, (parent,), (x._data,), params, 3)
     else:
-        out._node = None
+        out = new(Tensor)
+        out._data = array
+    if state & VIEWS:
+        link(plan.op, x, params, out)
     return out
 
 
@@ -99,20 +280,16 @@ def reduction(
         params = {"dim": dims, "keepdim": bool(keepdim)}
     try:
         if keepdim:
-            result = call(array, dim, None, None, True)
+            r = call(array, dim, None, None, True)
         else:
-            result = call(array, dim)
+            r = call(array, dim)
     except Exception:
         return None
-    out = new(Tensor)
-    out._data = result if type(result) is ndarray else asarray(result)
     parent = x._node
-    if parent is not None and state & RECORDING:
-        saved = (array.shape,) if plan.saves_shape else plan.pick((x, (out,)))
-        out._node = make_node(plan, (parent,), saved, params, 3)
-    else:
-        out._node = None
-    return out
+    if parent is None or not state & RECORDING:
+        return result(r)
+    values = (array if plan.saves_shape else x,)  # an array's shape is a plain tuple
+    return result(r, plan, (parent,), values, params, 3)
 
 
 def choice(op: Op, args: tuple[Any, Any, Any], state: int) -> Tensor | None:
@@ -143,17 +320,14 @@ def choice(op: Op, args: tuple[Any, Any, Any], state: int) -> Tensor | None:
             else:
                 return None
             arrays.append(array)
-        found = op.kernel(mask, *arrays)
+        r = op.kernel(mask, *arrays)
     except Exception:
         return None
-    out = new(Tensor)
-    out._data = found
-    out._node = None
-    if state & RECORDING and (nodes[0] is not None or nodes[1] is not None):
-        plan = op.plan((False, nodes[0] is not None, nodes[1] is not None))
-        saved = plan.pick((*args, (out,)))
-        out._node = make_node(plan, (None, *nodes), saved, {}, 3)
-    return out
+    nx, ny = nodes
+    if not state & RECORDING or (nx is None and ny is None):
+        return result(r)
+    plan = op.plan((False, nx is not None, ny is not None))
+    return result(r, plan, (None, nx, ny), args, {}, 3)
 
 
 def _plain_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:

@@ -124,10 +124,10 @@ class Plan:
             )
         self.outs = tuple(k for k, (kind, _) in enumerate(self.keep) if kind == "out")
         # whether the picker takes the outputs after the arguments
-        self.wants_outs = op.variadic or any(kind != "in" for kind, _ in self.keep)
-        self.pick = self._picker()
+        self.wants_outs = op.variadic or bool(self.outs)
         self.saves = bool(self.keep)
         self.saves_shape = self.keep == [("shape", 0)]  # and nothing else
+        self.pick = self._picker()
 
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
@@ -144,14 +144,17 @@ class Plan:
 
     def _picker(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
         """A function from the arguments (then outputs) to the values that are saved."""
-        takes = [self._taker(kind, i) for kind, i in self.keep]
-        if not takes:
+        if not self.keep:
             return _nothing
-        if len(takes) == 1:
-            take = takes[0]
-            return lambda args: (take(args),)
-        if not self.wants_outs:
-            return itemgetter(*[i for _, i in self.keep])
+        if not self.op.variadic and all(kind == "in" for kind, _ in self.keep):
+            first, *more = [i for _, i in self.keep]
+            one = slice(first, first + 1)  # of which ``itemgetter`` makes a tuple
+            return itemgetter(first, *more) if more else itemgetter(one)
+        if self.saves_shape and not self.op.variadic:
+            return lambda args: (args[0].shape,)
+        if self.keep == [("out", 0)] and not self.op.many:
+            return lambda args: (args[-1][0].saved_alias(),)
+        takes = [self._taker(kind, i) for kind, i in self.keep]
         return lambda args: tuple([take(args) for take in takes])
 
     def _taker(self, kind: str, i: int) -> Callable[[Sequence[Any]], Any]:

@@ -58,7 +58,7 @@ class Storage:
     frozen = False  # whether a capture refuses changes in place
     exposed = False  # whether other libraries may write here unnoticed
     change: Change = ("", None, 0)  # the last one
-    regions: tuple[tuple[int, Any], ...] = ()  # what single changes have written to
+    regions: list[tuple[int, Any]] | None = None  # what single changes have written to
     blurred_at = 0  # the last change whose region is not known
     views: list[weakref.ref[Any]] | None = None
 
@@ -71,10 +71,14 @@ class Storage:
         self.version += 1
         self.changed_at = number = next_number()
         self.change = op_name, code, lasti
-        if region is not None and len(self.regions) < 32:
-            self.regions = (*self.regions, (number, region))
+        if region is None:
+            self.blurred_at, self.regions = number, None
+        elif self.regions is None:
+            self.regions = [(number, region)]
+        elif len(self.regions) < 32:
+            self.regions.append((number, region))
         else:
-            self.blurred_at, self.regions = number, ()
+            self.blurred_at, self.regions = number, None
 
     def disturbs(self, value: Any, since: int) -> bool:
         """Whether a tensor over this memory has other elements than at that time."""
@@ -84,7 +88,7 @@ class Storage:
             return True
         return any(
             number > since and _overlap(value._data, region)
-            for number, region in self.regions
+            for number, region in self.regions or ()
         )
 
     def live_views(self) -> list[Any]:
@@ -114,7 +118,7 @@ def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
         storage.version += 1
         storage.changed_at = storage.blurred_at = number
         storage.change = change
-        storage.regions = ()
+        storage.regions = None
 
 
 def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
@@ -124,11 +128,11 @@ def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
         return True
 
 
-def caller() -> Where:
-    """The user's code object and instruction offset."""
-    frame = _getframe(1)
+def caller(depth: int = 1) -> Where:
+    """The user's code object and instruction offset, ``depth`` frames up or further."""
+    frame = _getframe(depth)
     code = frame.f_code
-    while code is not _user and INTERNAL[code.co_filename]:
+    while INTERNAL[code.co_filename]:
         back = frame.f_back
         if back is None:
             break
@@ -242,12 +246,13 @@ POST_HOOKS: Any = weakref.WeakKeyDictionary()
 METADATA: Any = weakref.WeakKeyDictionary()
 
 NO_TYPES: list[Any] = []
-_user: CodeType | None = None  # the user's code that made a node last: often the next's
 
 
 class Node(_Public):
-    """One recorded operator. ``make_node`` makes them: an ``__init__`` would double the
-    time."""
+    """One recorded operator. There is no ``__init__``: it would double the time.
+
+    ``fast_path.result`` sets the same fields as ``of``.
+    """
 
     __slots__ = (
         "__weakref__", "code", "hooks", "lasti", "number", "out_types", "params",
@@ -263,6 +268,23 @@ class Node(_Public):
     number: int
     hooks: dict[int, Hook] | None
     out_types: list[Any]  # of several outputs
+
+    @staticmethod
+    def of(
+        plan: Plan,
+        parents: tuple[Any, ...],
+        values: tuple[Any, ...],
+        params: dict[str, Any],
+        at: Where = (None, 0),
+    ) -> Node:
+        """The tape's next node. ``values`` are the arguments, then all outputs."""
+        node = Node()
+        node.plan, node.parents, node.params = plan, parents, params
+        node.saved = plan.pick(values)
+        node.number = next_number()
+        node.hooks, node.out_types = None, NO_TYPES
+        node.code, node.lasti = at
+        return node
 
     @property
     def name(self) -> str:
@@ -344,44 +366,6 @@ class Node(_Public):
         return _written(self, self.name)
 
 
-def make_node(
-    plan: Plan,
-    parents: tuple[Any, ...],
-    saved: tuple[Any, ...],
-    params: dict[str, Any],
-    depth: int = 2,
-    at: Where | None = None,
-) -> Node:
-    """The tape's next node, at an instruction or else at the user's, which is
-    ``depth`` frames up or further."""
-    global _user
-    node = Node()
-    node.plan = plan
-    node.parents = parents
-    node.saved = saved
-    node.params = params
-    node.number = next_number()
-    node.hooks = None
-    node.out_types = NO_TYPES
-    if at is not None:
-        node.code, node.lasti = at
-        return node
-    frame = _getframe(depth)
-    code = frame.f_code
-    while code is not _user:
-        if not INTERNAL[code.co_filename]:
-            _user = code
-            break
-        back = frame.f_back
-        if back is None:
-            break
-        frame = back
-        code = frame.f_code
-    node.code = code
-    node.lasti = frame.f_lasti
-    return node
-
-
 class Pick(_Public):
     """One output of a node that has several."""
 
@@ -449,12 +433,11 @@ def record(op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> 
         return
     plan = op.plan(need)
     outs = out if type(out) is tuple else (out,)
-    saved = plan.pick((*args, outs))
-    if mode.saved_hooks:
-        saved = Packed.of(saved)
     capture = mode.capture  # which knows part of the way
-    at = None if capture is None else capture.builder.caller()
-    node = make_node(plan, parents, saved, params, 3, at)
+    at = caller() if capture is None else capture.builder.caller()
+    node = Node.of(plan, parents, (*args, outs), params, at)
+    if mode.saved_hooks:
+        node.saved = Packed.of(node.saved or ())
     if type(out) is not tuple:
         if out.dtype.is_inexact:
             out._node = node

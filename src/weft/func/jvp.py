@@ -138,7 +138,7 @@ def _transposed(op: Op, primals: Any, tangents: Any, out: Any, params: Any) -> A
     ``<vjp(u), t>`` is the jvp of t.
     """
     from weft.autograd.engine import pull
-    from weft.core.tape import Leaf, leads_outside, make_node
+    from weft.core.tape import Leaf, Node, leads_outside
     from weft.ops.creation import ones_like, zeros_like
 
     many = type(out) is tuple
@@ -152,8 +152,7 @@ def _transposed(op: Op, primals: Any, tangents: Any, out: Any, params: Any) -> A
             us.append(u)
         need = tuple(t is not None for t in tangents)
         plan = op.plan(need)
-        saved = plan.pick((*primals, outs))
-        node = make_node(plan, (), saved, params, at=(None, 0))
+        node = Node.of(plan, (), (*primals, outs), params)
         total = None
         for i, ct in node.pull_back(tuple(us) if many else us[0]):
             if ct is not None and tangents[i] is not None:

@@ -137,8 +137,7 @@ class _Backward:
             )
         plan = node.op.plan(need)
         outs = self._outputs(node)
-        saved = plan.pick((*symbols, outs) if plan.wants_outs else tuple(symbols))
-        record = tape.make_node(plan, (), saved, node.params, at=(None, 0))
+        record = tape.Node.of(plan, (), (*symbols, outs), node.params)
         for i, back in record.pull_back(g):
             if back is not None:
                 self.send(node.inputs[i], back)

@@ -812,18 +812,70 @@ def linspace(
     check_memory("linspace", (steps,), chosen)
     first, last = (_number("linspace", v) for v in (start, end))
     if isinstance(steps, Size):
-        return _linspace_open(first, last, steps).to(chosen)
-    array = np.linspace(first, last, steps).astype(chosen.np)
+        return _linspace_open(first, last, steps, chosen)
+    array = _spaced(first, last, operator.index(steps), chosen)
     return placed(Tensor(array), device, requires_grad)
 
 
-def _linspace_open(first: Any, last: Any, steps: Size) -> Tensor:
-    """NumPy's linspace for a number of steps that is not known yet."""
+def _spaced(first: Any, last: Any, steps: int, dtype: DType) -> np.ndarray:
+    """Evenly spaced numbers, to the bit as PyTorch spaces them.
+
+    Both ends and the step are rounded to the dtype (the step to float64 for integers),
+    and the two halves are counted from their own ends, each element with one rounding:
+
+        linspace(0, 1, 7):  0, step, 2 step, 1 - 3 step, 1 - 2 step, 1 - step, 1
+    """
+    if steps < 2 or dtype.is_complex:
+        return np.linspace(first, last, steps).astype(dtype.np)
+    own = dtype.np.type if dtype.is_floating_point else np.float64
+    start, end = np.array([first, last]).astype(dtype.np).astype(own)
+    step = (end - start) / own(steps - 1)
+    near, far = np.arange(steps // 2), np.arange(steps - 1 - steps // 2, -1, -1)
+    if dtype.itemsize < 4 and dtype.is_floating_point:  # each operation is rounded
+        halves = start + step * near.astype(own), end - step * far.astype(own)
+    else:
+        start, end, step = (x.astype(np.float64) for x in (start, end, step))
+        high, low = _split(step, np.where)
+        halves = (
+            _sum(start, high * near, low * near),
+            _sum(end, -high * far, -low * far),
+        )
+    return np.concatenate(halves).astype(own).astype(dtype.np)
+
+
+def _linspace_open(first: Any, last: Any, steps: Size, dtype: DType) -> Tensor:
+    """The same for a number of steps that is not known yet."""
     from weft.ops.select import where
 
-    positions = arange(steps, dtype=dtypes.float64)
-    found = positions * ((last - first) / larger(steps - 1, 1)) + first
-    return where((positions == steps - 1) & (positions > 0), last, found)
+    own = dtype if dtype.is_floating_point else dtypes.float64
+    ends = np.array([first, last]).astype(dtype.np).astype(own.np)
+    rest = larger(steps - 1, 1)
+    step = Tensor(np.asarray(ends[1] - ends[0])) / (zeros((), dtype=own) + rest)
+    wide = own if own.itemsize < 4 else dtypes.float64
+    start, end = (Tensor(np.asarray(x, wide.np)) for x in ends)
+    index = arange(steps)
+    near, far = index.to(wide), (steps - 1 - index).to(wide)
+    below = (index < steps // 2) | (index == 0)
+    if wide.itemsize < 4:
+        return where(below, start + step * near, end - step * far)
+    high, low = _split(step.to(wide), where)
+    begin, count = where(below, start, end), where(below, near, -far)
+    return _sum(begin, high * count, low * count).to(own).to(dtype)
+
+
+def _split(x: Any, where: Any) -> tuple[Any, Any]:
+    """A number in float64 as a sum of two whose products with counts are exact."""
+    large = x * (2.0**27 + 1)
+    high = where(abs(large) < math.inf, large - (large - x), x)
+    return high, x - high
+
+
+def _sum(begin: Any, high: Any, low: Any) -> Any:
+    """The sum of three numbers, the last one small, with one rounding."""
+    total = begin + high
+    part = total - begin
+    lost = (begin - (total - part)) + (high - part)
+    return total + (lost + low)
 
 
 @public()

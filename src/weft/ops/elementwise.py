@@ -21,16 +21,16 @@ import numpy as np
 from weft import dtype as dtypes
 from weft import late
 from weft.config import config
+from weft.core import fast_path
 from weft.core.device import cpu
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import CHEAP, LARGE
-from weft.core.eager_kernels import run as run_bulk
+from weft.core.fast_path import NO_PARAMS
 from weft.core.lowering import Pointwise
-from weft.core.mode import QUIET, RECORDING, mode
+from weft.core.mode import QUIET, mode
 from weft.core.number import Number
 from weft.core.op import (
     Op,
-    Plan,
     Sample,
     TensorType,
     define,
@@ -38,7 +38,6 @@ from weft.core.op import (
     unregister,
 )
 from weft.core.size import Size, hinted, is_one, same_shape
-from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -48,31 +47,8 @@ from weft.ops.public import METHOD, UFUNCS, Names, declare
 ndarray = np.ndarray
 new = object.__new__
 NATIVE_CODES = "fdeFD"  # floating types whose Python-number arithmetic NumPy keeps
-FLOAT32 = np.dtype(np.float32)
 
 Public = Callable[..., Tensor]
-NO_PARAMS: dict[str, Any] = {}
-
-
-def _spread(nx: Any, x: Any, ny: Any, y: Any, shape: Any) -> tuple[Any, Any]:
-    """The nodes on the tape of two arrays that NumPy has broadcast."""
-    if nx is not None and x.shape != shape:
-        nx = _expanded(nx, x.shape, shape)
-    if ny is not None and y.shape != shape:
-        ny = _expanded(ny, y.shape, shape)
-    return nx, ny
-
-
-def _expanded(node: Any, have: Any, shape: Any) -> Node:
-    """The tape's entry of a broadcast that NumPy did on its own."""
-    return make_node(_expand_plan(), (node,), (have,), {"shape": shape}, 4)
-
-
-@functools.cache
-def _expand_plan() -> Plan:
-    from weft.ops.broadcasting import expand_op
-
-    return expand_op.plan((True,))
 
 
 # -- shapes and types
@@ -496,34 +472,17 @@ def unary(
         returns=returns,
         **facts,
     )
-    plan = op.plan((True,)) if vjp is not None else None
     promotes = accepts in ("inexact", "floating")
-    codes = _fast_codes(accepts, INEXACT_CODES)
 
-    def fn(input: Tensor, *, out: Any = None) -> Tensor:
+    def slow(input: Any, out: Any = None) -> Tensor:
         if out is not None:
             return write_out(out, fn(input), name)
-        state = mode.state
-        if state and type(input) is Tensor and input._data.dtype.char in codes:
-            try:
-                x = input._data
-                r = op.kernel(x) if x.size < bulk else run_bulk(op, (x,), NO_PARAMS)
-            except (RuntimeWarning, MemoryError):
-                return bind(op, (input,), NO_PARAMS)
-            out = new(Tensor)
-            out._data = r if type(r) is ndarray else np.asarray(r)
-            out._node = None
-            node = input._node
-            if node is None or plan is None or state != RECORDING:
-                return out
-            saved = plan.pick((input, (out,))) if plan.saves else ()
-            out._node = make_node(plan, (node,), saved, NO_PARAMS)
-            return out
         if not promotes and isinstance(input, Tensor):
             check_accepts(name, accepts, input.dtype)
             return bind(op, (input,), {})
         return bind(op, prepare(name, accepts, input), {})
 
+    fn = fast_path.unary(op, _fast_codes(accepts, INEXACT_CODES), slow)
     return _finish(fn, op, doc, accepts, public, "")
 
 
@@ -569,71 +528,13 @@ def binary(
         numbers=numbers,
         **facts,
     )
-    first, second, both = [
-        None if vjp is None else op.plan(need)
-        for need in ((True, False), (False, True), (True, True))
-    ]
-    codes = _fast_codes(accepts, NATIVE_CODES)
-    usual = FLOAT32 if "f" in codes else None  # the dtype that is looked for first
 
-    def fn(input: Any, other: Any, *, out: Any = None) -> Tensor:
+    def slow(input: Any, other: Any, out: Any = None) -> Tensor:
         if out is not None:
             return write_out(out, fn(input, other), name)
-        state = mode.state
-        if state:
-            if type(input) is Tensor:
-                x, nx = input._data, input._node
-                dtype, size = x.dtype, x.size
-                if type(other) is Tensor:
-                    y, ny = other._data, other._node
-                    fits = dtype is y.dtype
-                    if y.size > size:
-                        size = y.size
-                else:
-                    y, ny = other, None
-                    fits = type(other) is float or type(other) is int
-            elif type(other) is Tensor:
-                x, nx = input, None
-                y, ny = other._data, other._node
-                dtype, size = y.dtype, y.size
-                fits = type(input) is float or type(input) is int
-            else:
-                fits = False
-            if fits and (dtype is usual or dtype.char in codes):
-                try:
-                    if size < bulk:
-                        r = op.kernel(x, y)
-                    else:
-                        r = run_bulk(op, (x, y), NO_PARAMS)
-                except (ValueError, MemoryError, RuntimeWarning):  # left to bind
-                    return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
-                out = new(Tensor)
-                out._data = r if type(r) is ndarray else np.asarray(r)
-                out._node = None
-                if state != RECORDING:
-                    return out
-                if nx is None:
-                    plan = None if ny is None else second
-                else:
-                    plan = first if ny is None else both
-                if plan is None:
-                    return out
-                tensors = x is not input and y is not other
-                if tensors and x.shape != y.shape:
-                    nx, ny = _spread(nx, x, ny, y, r.shape)
-                if not r.ndim:  # running totals of losses: forget spent nodes
-                    drop_spent(nx)
-                    drop_spent(ny)
-                if not plan.saves:
-                    saved = ()
-                elif plan.wants_outs:
-                    saved = plan.pick((input, other, (out,)))
-                else:
-                    saved = plan.pick((input, other))
-                out._node = make_node(plan, (nx, ny), saved, NO_PARAMS)
-                return out
         return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
 
+    fn = fast_path.binary(op, _fast_codes(accepts, NATIVE_CODES), slow)
     return _finish(fn, op, doc, accepts, public, "x")
 
 

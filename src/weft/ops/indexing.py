@@ -17,11 +17,11 @@ from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
 from weft.core.mode import RECORDING, mode
 from weft.core.size import Size, same, same_shape, slice_bounds
-from weft.core.tape import make_node
+from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.copies import cast
+from weft.ops.copies import cast, clone
 from weft.ops.creation import arange, as_tensor, tensor
 from weft.ops.elementwise import broadcast_shapes
 from weft.ops.index import add_at, put_op, take_op
@@ -30,7 +30,7 @@ from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.padding import flip
 from weft.ops.public import public
 from weft.ops.select import where
-from weft.ops.shaping import movedim, own, reshape
+from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
 
 # -- kinds of indices
@@ -221,8 +221,9 @@ def getitem(input: Tensor, index: Any) -> Tensor:
         have = input._data
         kind = type(index)
         if kind is int:
-            if have.ndim > 1 and -(size := len(have)) <= index < size:
-                array = have[index]
+            ndim = have.ndim
+            if ndim and -(size := len(have)) <= index < size:
+                array = have[index] if ndim > 1 else have[index, ...]
                 params: Any = {"index": (index if index >= 0 else index + size,)}
                 return fast_path.view(_SLICE, input, params, array, state)
         elif kind is slice and have.ndim:
@@ -231,15 +232,18 @@ def getitem(input: Tensor, index: Any) -> Tensor:
                 params = {"index": () if bounds is _REST else (bounds,)}
                 return fast_path.view(_SLICE, input, params, have[bounds], state)
         elif kind is tuple:
-            if len(index) == 2 and index[0] is ... and type(index[1]) is int:
-                last, ndim = index[1], have.ndim
-                if ndim > 1 and 0 <= last < have.shape[-1]:
-                    params = {"index": (*_RESTS[1:ndim], last)}
-                    return fast_path.view(_SLICE, input, params, have[index], state)
+            plain = _plain_pair(index, have.shape) if len(index) == 2 else None
+            if plain is not None:
+                params = {"index": plain}
+                return fast_path.view(_SLICE, input, params, have[index], state)
+            if input._node is None or not state & RECORDING:
+                array = _taken(have, index)
+                if array is not None:
+                    return Tensor(array)
         elif index is None:
             params = {"index": (None,)}
             return fast_path.view(_SLICE, input, params, have[None], state)
-        elif kind is Tensor:
+        elif kind is Tensor or kind is list:
             picked = _picked(input, index, state)
             if picked is not None:
                 return picked
@@ -265,12 +269,24 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     return _move_block(picked, flat.ndim, first)
 
 
-def _picked(x: Tensor, index: Tensor, state: int) -> Tensor | None:
+def _picked(x: Tensor, index: Any, state: int) -> Tensor | None:
     """Rows of a tensor by a small index or mask, as NumPy takes them; else None."""
+    if type(index) is list:
+        if not index or type(index[0]) is not int or len(index) > 64:
+            return None
+        try:
+            index = Tensor(np.array(index))
+        except ValueError:  # explained there
+            return None
     ids, have = index._data, x._data
     if ids.dtype.char == "?":
-        if ids.ndim != 1 or have.shape[:1] != ids.shape:
+        count = ids.ndim
+        if not count or have.shape[:count] != ids.shape:
             return None
+        if count > 1:
+            ids = ids.reshape(-1)
+            x = reshape(x, (ids.size, *have.shape[count:]))
+            have = x._data
         (ids,) = ids.nonzero()
         index = Tensor(ids)
     elif ids.dtype is not _INT64 or not ids.ndim or not have.ndim:
@@ -278,14 +294,43 @@ def _picked(x: Tensor, index: Tensor, state: int) -> Tensor | None:
     if ids.size >= SLOW:
         return None
     try:
-        array = have[ids]
+        array = have.take(ids, 0) if have.flags.c_contiguous else have[ids]
     except IndexError:  # explained there
         return None
-    out = Tensor(array)
-    if x._node is not None and state & RECORDING:
-        saved = _TAKE.pick((x, index, (out,)))
-        out._node = make_node(_TAKE, (x._node, None), saved, {}, 3)
-    return out
+    plan = _TAKE if x._node is not None and state & RECORDING else None
+    return fast_path.result(array, plan, (x._node, None), (x, index), {}, 3)
+
+
+def _taken(have: np.ndarray, index: tuple[Any, ...]) -> np.ndarray | None:
+    """Elements by small index tensors and whole slices, in a new array; else None."""
+    region = _tensor_region(index)
+    if region is None:
+        return None
+    try:
+        if len(region) == 2 and type(region[0]) is slice and have.flags.c_contiguous:
+            return have.take(region[1], 1)
+        return np.ascontiguousarray(have[region])
+    except IndexError:  # explained by those who check
+        return None
+
+
+def _tensor_region(index: tuple[Any, ...]) -> Any:
+    """NumPy's index for small index tensors beside whole slices; else None.
+
+    NumPy and PyTorch differ where ints stand beside index tensors, so none may.
+    """
+    region: list[Any] = []
+    for item in index:
+        if type(item) is Tensor:
+            ids = item._data
+            if ids.dtype is not _INT64 or not ids.ndim or ids.size >= SLOW:
+                return None
+            region.append(ids)
+        elif type(item) is slice and item.start is item.stop is item.step is None:
+            region.append(item)
+        else:
+            return None
+    return tuple(region) if any(type(item) is not slice for item in region) else None
 
 
 class _Picked:
@@ -358,6 +403,26 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     return tuple(plain)
 
 
+def _plain_pair(index: tuple[Any, Any], shape: tuple[int, ...]) -> Any:
+    """``_plain_index`` of the common ``[:, i]``, ``[:, i:j]``, ``[:, None]`` and
+    ``[..., i]`` of two dimensions or more; None for others."""
+    first, item = index
+    if len(shape) < 2:
+        return None
+    if first is ...:
+        if type(item) is int and 0 <= item < shape[-1]:
+            return (*_RESTS[1 : len(shape)], item)
+    elif type(first) is slice and first.start is first.stop is first.step is None:
+        if type(item) is int:
+            return (_REST, item) if 0 <= item < shape[1] else None
+        if item is None:
+            return _REST, None
+        if type(item) is slice:
+            item = _plain_slice(item, shape[1])
+            return None if item is None or item is _REST else (_REST, item)
+    return None
+
+
 def _skipped(items: tuple[Any, ...], ndim: int) -> int:
     """The number of axes that the ellipsis stands for; below 0 if there are two."""
     dots = 0
@@ -381,6 +446,8 @@ def _plain_slice(item: slice, size: int) -> slice | None:
             last = size
         if type(first) is int is type(last) and 0 <= first <= last <= size:
             return slice(first, last, 1) if last - first < size else _REST
+    elif first is last is None and type(step) is int and step > 1:
+        return slice(0, size, step)
     for part in (item.start, item.stop, step):
         if part is not None and type(part) is not int:
             return None
@@ -424,13 +491,21 @@ def _rows(x: Tensor, advanced: list[tuple[int, Tensor]]) -> tuple[Tensor, Tensor
     if len(axes) == 1:
         rows = x if axes == [0] else movedim(x, axes[0], 0)
         return rows, ids[0]
-    moved = movedim(x, axes, list(range(len(axes))))
+    front = list(range(len(axes)))
+    moved = x if axes == front else movedim(x, axes, front)
+    lead = math.prod(x.shape[axis] for axis in axes)
+    rows = reshape(moved, (lead, *moved.shape[len(axes) :]))
     flat: Any = 0
+    if mode.quick and all(
+        type(i) is Tensor and type(i._data) is np.ndarray for i in ids
+    ):
+        for axis, index in advanced:
+            size, array = x.shape[axis], index._data
+            flat = flat * size + np.where(array < 0, array + size, array)
+        return rows, Tensor(flat)
     for axis, index in advanced:
         flat = flat * x.shape[axis] + _wrapped(index, x.shape[axis])
-    sizes = [x.shape[axis] for axis in axes]
-    lead = math.prod(sizes)
-    return reshape(moved, (lead, *moved.shape[len(axes) :])), expand(flat, shape)
+    return rows, expand(flat, shape)
 
 
 def _wrapped(index: Tensor, size: int) -> Tensor:
@@ -444,7 +519,7 @@ def _move_block(x: Tensor, count: int, first: int) -> Tensor:
     """Move the first ``count`` dimensions to start at ``first``."""
     if first == 0 or count == 0:
         return x
-    return own(movedim(x, list(range(count)), list(range(first, first + count))))
+    return clone(movedim(x, list(range(count)), list(range(first, first + count))))
 
 
 # -- writing
@@ -452,7 +527,8 @@ def _move_block(x: Tensor, count: int, first: int) -> Tensor:
 
 def setitem(input: Tensor, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
-    if mode.quick and type(input) is Tensor and _written(input, index, value):
+    state = mode.quick
+    if state and type(input) is Tensor and _written(input, index, value, state):
         return
     if _one_value_under_mask(input, index, value):
         return _fill(input, index, value)
@@ -485,7 +561,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     assign(target, movedim(new, list(range(count)), axes), "setitem")
 
 
-def _written(x: Tensor, index: Any, value: Any) -> bool:
+def _written(x: Tensor, index: Any, value: Any, state: int) -> bool:
     """Whether NumPy could write a value that fits as it is, with nothing to record."""
     have, kind = x._data, type(value)
     dtype = have.dtype
@@ -493,31 +569,40 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
         return False
     if kind is Tensor:
         new = value._data
-        if new.dtype is not dtype:
+        if new.dtype is not dtype or (state & RECORDING and value._node is not None):
             return False
     elif kind is float or kind is int:
         new = value
     else:
         return False
-    if mode.recording:
+    if state & RECORDING:
         base = x._base
         if (
             x._node is not None
             or (base is not None and base._node is not None)
-            or (kind is Tensor and value._node is not None)
             or x._inference
         ):
             return False
     region, picks = index, type(index)
-    if picks is Tensor:
+    if picks is int:
+        pass
+    elif picks is Tensor:
         region = index._data
         many = region.dtype.char == "?" or region.dtype is _INT64
-        if kind is Tensor or not many or not 0 < region.ndim <= have.ndim:
+        if not many or not 0 < region.ndim <= have.ndim:
+            return False
+        if kind is Tensor and (
+            region.dtype.char == "?" or new.shape != region.shape + have.shape[1:]
+        ):
             return False
     elif picks is tuple:
         for item in index:
             if type(item) not in _BASIC:
-                return False
+                region = None if kind is Tensor else _tensor_region(index)
+                if region is None:
+                    return False
+                picks = Tensor
+                break
     elif picks not in _BASIC:
         return False
     if mode.changes is not None:
@@ -526,10 +611,10 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
         have[region] = new
     except Exception:  # explained there
         return False
-    written = None if type(index) is Tensor else have[region]
-    if type(written) is not np.ndarray or not np.may_share_memory(written, have):
-        written = None  # a number or a copy: any element may have changed
-    (x._storage or x.storage_record).touch("setitem", region=written)
+    written = None if picks is Tensor else have[region]  # a view, or a number
+    if type(written) is not np.ndarray:
+        written = None
+    (x._storage or x.storage_record).touch("setitem", caller(3), written)
     return True
 
 

@@ -12,10 +12,10 @@ from weft.core.autocast import lowered
 from weft.core.blas import product
 from weft.core.dims import normalize_dims
 from weft.core.eager_kernels import COMPOSED, SLOW
+from weft.core.fast_path import result
 from weft.core.lowering import Library
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.tape import make_node
 from weft.core.tensor import Tensor
 from weft.dtype import (
     DType,
@@ -31,7 +31,7 @@ from weft.dtype import (
 from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
-from weft.ops.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
+from weft.ops.elementwise import broadcast_shapes, conj, result_type
 from weft.ops.operands import as_tensorlike
 from weft.ops.public import public
 from weft.ops.reduce import HALF, sum
@@ -203,7 +203,6 @@ wide_matmul_op: Op = define(
     bulk=_NARROW,
 )
 
-new = object.__new__
 _PLANS = [matmul_op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
 
 
@@ -223,14 +222,11 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
                 r = product(x, y)
             except Exception:  # explained there
                 return _matmul_any(input, other)
-            out = new(Tensor)
-            out._data, out._node = r, None
             nx, ny = input._node, other._node
-            if state & RECORDING and (nx is not None or ny is not None):
-                plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
-                saved = plan.pick((input, other))
-                out._node = make_node(plan, (nx, ny), saved, NO_PARAMS)
-            return out
+            if (nx is None and ny is None) or not state & RECORDING:
+                return result(r)
+            plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
+            return result(r, plan, (nx, ny), (input, other))
     return _matmul_any(input, other)
 
 

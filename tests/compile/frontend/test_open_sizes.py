@@ -30,6 +30,8 @@ PROGRAMS = {
     "eye": lambda x: weft.eye(x.shape[0], x.shape[1]) * x,
     "one_hot": lambda x: F.one_hot(weft.arange(x.shape[0]), x.shape[0]),
     "linspace": lambda x: weft.linspace(-1, 1, x.shape[1]) + x,
+    "linspace of halves": lambda x: weft.linspace(0.1, 3, x.shape[1]).bfloat16() * x,
+    "linspace in half": lambda x: weft.linspace(0.1, 3, x.shape[1], dtype=weft.half),
     "linspace of ints": lambda x: weft.linspace(0, 10, x.shape[0], dtype=weft.int64),
     "reflected": lambda x: F.pad(x[None], (1, 2), mode="reflect"),
     "replicated": lambda x: F.pad(x[None], (2, 1), mode="replicate"),
