@@ -50,6 +50,26 @@ _ATTENTION = {
 
 
 @dataclass(frozen=True)
+class WarpgroupAttention:
+    """The shape of a block of ``targets.cuda.warpgroup_attention``."""
+
+    groups: int  # warpgroups that multiply: three have fewer registers each
+    step: int  # other rows at a time
+    stages: int  # tiles of others in memory; an even number
+    own: int  # tiles of the block's own: with two, the next one is there in time
+
+
+_WARPGROUP_ATTENTION = {
+    ("forward", 64): WarpgroupAttention(groups=2, step=128, stages=4, own=2),
+    ("forward", 128): WarpgroupAttention(groups=2, step=128, stages=4, own=2),
+    ("queries", 64): WarpgroupAttention(groups=2, step=128, stages=4, own=2),
+    ("queries", 128): WarpgroupAttention(groups=2, step=64, stages=4, own=1),
+    ("keys", 64): WarpgroupAttention(groups=2, step=64, stages=4, own=2),
+    ("keys", 128): WarpgroupAttention(groups=2, step=64, stages=4, own=1),
+}
+
+
+@dataclass(frozen=True)
 class Products:
     """Which kernels compute a product."""
 
@@ -83,6 +103,9 @@ class CudaCostModel:
     blocks: Blocks = Blocks()
     attention: Mapping[tuple[str, int], Attention] = field(
         default_factory=lambda: _ATTENTION
+    )
+    warpgroup_attention: Mapping[tuple[str, int], WarpgroupAttention] = field(
+        default_factory=lambda: _WARPGROUP_ATTENTION
     )
     products: Products = Products()
     loops: cpu.Loops = _LOOPS
