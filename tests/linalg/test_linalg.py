@@ -615,3 +615,33 @@ def test_a_norm_of_a_half_type_in_another():
     x = weft.tensor([[300.0, 400.0]]).half()
     assert linalg.norm(x).item() == 500
     assert linalg.matrix_norm(x, dtype=weft.float32).dtype is weft.float32
+
+
+def test_cholesky_ex_judges_matrices_as_cholesky_does():
+    """A matrix of rank one up to rounding has no factor of order two, of either half."""
+    x = np.linspace(0, 1, 40, dtype="float32")
+    kernel = np.exp(-50 * (x[:, None] - x) ** 2)
+    for jitter in (0.0, 1e-8, 1e-7, 1e-6, 1e-4):
+        matrix = kernel + np.float32(jitter) * np.eye(40, dtype="float32")
+        orders = [0] * 2
+        for k in range(40, 0, -1):
+            try:
+                np.linalg.cholesky(matrix[:k, :k])
+            except np.linalg.LinAlgError:
+                orders = [k] * 2
+        found = [
+            linalg.cholesky_ex(weft.tensor(matrix), upper=upper).info.item()
+            for upper in (False, True)
+        ]
+        assert found == orders
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0])
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_cholesky_ex_names_the_minor(value, place):
+    matrices = np.stack([np.eye(6), np.eye(6)])
+    matrices[1, place, place] = value
+    found = linalg.cholesky_ex(weft.tensor(matrices))
+    assert found.info.tolist() == [0, place + 1]
+    np.testing.assert_array_equal(found.L[0].numpy(), np.eye(6))
+    assert np.isnan(found.L[1].numpy()).all()
