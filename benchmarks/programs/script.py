@@ -9,9 +9,9 @@ pictures: all that two libraries cannot agree on. Each ``backward()`` counts as 
 and the script ends after STEPS of them.
 
 Two variables of the environment tell rounding from wrong answers. The default dtype is
-``SCRIPT_DTYPE``. ``SCRIPT_NUDGE=SEED`` changes each parameter by 2**-24, up or down,
-when an optimizer takes it: losses of one library's runs are then as far apart as
-rounding makes them.
+``SCRIPT_DTYPE``. ``SCRIPT_NUDGE=SEED`` changes each parameter by half the type's
+epsilon, up or down, when an optimizer takes it: losses of one library's runs are then as
+far apart as rounding makes them.
 """
 
 import functools
@@ -219,7 +219,8 @@ def nudge(p):
     if seed := os.environ.get("SCRIPT_NUDGE"):
         own = np.random.default_rng((int(seed), *p.shape))
         with torch.no_grad():
-            p.add_(tensor(2**-24 * own.choice([-1, 1], tuple(p.shape)), p.dtype))
+            half = torch.finfo(p.dtype).eps / 2
+            p.add_(tensor(half * own.choice([-1, 1], tuple(p.shape)), p.dtype))
 
 
 def share_weights():
@@ -271,7 +272,7 @@ def record_losses(steps):
     def recorded(self, *args, **options):
         done = backward(self, *args, **options)
         result["losses"].append(float(self.detach().double().sum()))
-        result["times"].append(time.perf_counter() - start)
+        result["times"].append(time.process_time() - start)
         if len(result["losses"]) >= steps:
             finish("steps")
         return done
@@ -319,6 +320,20 @@ class HundredColours(Colours):
     kinds = 100
 
 
+class Fake(Pictures):
+    """``FakeData``: pictures of the shape and number that are asked for."""
+
+    def __init__(
+        self, size=1000, image_size=(3, 224, 224), num_classes=10, transform=None,
+        target_transform=None, random_offset=0,
+    ):  # fmt: skip
+        self.transform, self.target_transform = transform, target_transform
+        own = np.random.default_rng(random_offset)
+        pixels = own.integers(0, 256, (min(size, 64), *image_size[1:], image_size[0]))
+        self.pictures = pixels.astype("uint8").repeat(-(-size // 64), 0)[:size]
+        self.labels = own.integers(0, num_classes, size)
+
+
 def stand_in_data():
     try:
         sets = importlib.import_module("torchvision.datasets")
@@ -327,7 +342,7 @@ def stand_in_data():
     for name in ("MNIST", "FashionMNIST", "KMNIST", "QMNIST", "EMNIST"):
         setattr(sets, name, Pictures)
     sets.CIFAR10 = sets.SVHN = Colours
-    sets.CIFAR100 = HundredColours
+    sets.CIFAR100, sets.FakeData = HundredColours, Fake
 
 
 def main():
@@ -341,7 +356,7 @@ def main():
     stand_in_data()
     sys.argv = sys.argv[3:]
     sys.path[0] = os.path.dirname(os.path.realpath(script))
-    start = time.perf_counter()
+    start = time.process_time()
     end, error = "end", ""
     try:
         runpy.run_path(script, run_name="__main__")
