@@ -216,9 +216,13 @@ def main():
             tally["PyTorch runs"] += 1
             for way in WAYS:
                 tally[f"{way} {row[way]['state']}"] += 1
-                if row[way]["state"] != "fails" and (took := ratio(row[way], row["torch"])):
+                if row[way]["state"] != "fails" and (
+                    took := ratio(row[way], row["torch"])
+                ):
                     ratios[way].append(took)
-            print("|", " | ".join(cells(path.relative_to(folder), row)), "|", flush=True)
+            print(
+                "|", " | ".join(cells(path.relative_to(folder), row)), "|", flush=True
+            )
     print(f"\n{dict(tally)}")
     for way, values in ratios.items():
         if values:

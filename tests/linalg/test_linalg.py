@@ -645,3 +645,50 @@ def test_cholesky_ex_names_the_minor(value, place):
     assert found.info.tolist() == [0, place + 1]
     np.testing.assert_array_equal(found.L[0].numpy(), np.eye(6))
     assert np.isnan(found.L[1].numpy()).all()
+
+
+def substituted(a, b):
+    """Forward substitution, row by row."""
+    x = np.zeros(b.shape, np.result_type(a, b))
+    for i in range(len(a)):
+        x[i] = (b[i] - a[i, :i] @ x[:i]) / a[i, i]
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("n", [1, 5, 40])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_triangular_solves_read_one_triangle(dtype, n, upper, layout):
+    rng = np.random.default_rng(n)
+    a = rng.uniform(-1, 1, (n, n)) + 0j
+    b = rng.uniform(-1, 1, (n, 3)) + 0j
+    if dtype.startswith("complex"):
+        a, b = a + 1j * rng.uniform(-1, 1, a.shape), b * (1 - 2j)
+    else:
+        a, b = a.real, b.real
+    a, b = (np.tril(a) / n + 2 * np.eye(n)).astype(dtype), b.astype(dtype)
+    want = substituted(a.astype("complex128"), b.astype("complex128"))
+    if upper:  # the same system from the last row to the first
+        a, b, want = a[::-1, ::-1], b[::-1], want[::-1]
+    unread = np.tril(np.full((n, n), np.nan), -1)
+    given = np.asarray(a + (unread if upper else unread.T), dtype, order=layout)
+    batch = weft.tensor(np.stack([given, given]))
+    for matrix, right in (
+        (weft.from_numpy(given), weft.tensor(b.copy())),
+        (batch, weft.tensor(np.stack([b, b]))),
+    ):
+        found = linalg.solve_triangular(matrix, right, upper=upper).numpy()
+        far = np.abs(found - want).max()
+        assert far < 20 * np.finfo(dtype).eps * np.abs(want).max()
+
+
+def test_triangular_solves_are_by_substitution():
+    """Each element is as exact as its row allows, however rows are scaled."""
+    n = 12
+    scale = 10.0 ** np.arange(-n, n, 2)
+    a = np.tril(np.random.default_rng(0).uniform(1, 2, (n, n))) * scale[:, None]
+    b = scale[:, None] * np.ones((n, 1))
+    found = linalg.solve_triangular(weft.tensor(a), weft.tensor(b), upper=False)
+    want = substituted(a.astype("longdouble"), b.astype("longdouble"))
+    np.testing.assert_allclose(found.numpy(), want.astype(float), rtol=1e-13)

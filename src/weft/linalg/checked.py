@@ -108,6 +108,8 @@ def cholesky_ex(
     x = as_matrix("linalg.cholesky_ex", A, square=True)
     info = _first_minor(concrete("linalg.cholesky_ex", x.detach()), upper)
     there = Tensor(info).to(x.device)
+    if not info.any():
+        return CheckedCholesky(cholesky(x, upper=upper), there)
     found = _checked(
         "cholesky_ex", lambda a: cholesky(a, upper=upper), there, check_errors, x
     )
@@ -133,7 +135,10 @@ def _has_factor(lower: np.ndarray) -> bool:
 def _failing_order(lower: np.ndarray) -> int:
     if _has_factor(lower):
         return 0
-    has, lacks = 0, len(lower)  # the orders of a minor with a factor, and of one without
+    has, lacks = (
+        0,
+        len(lower),
+    )  # the orders of a minor with a factor, and of one without
     while lacks - has > 1:
         middle = (has + lacks) // 2
         if _has_factor(lower[:middle, :middle]):
