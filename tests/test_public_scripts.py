@@ -57,3 +57,15 @@ def test_failures_are_recorded(tmp_path, text, error):
     found = result(tmp_path, text)
     assert found["end"] == "error"
     assert found["error"].startswith(error)
+
+
+def test_one_draw_of_a_categorical_has_no_dimension(tmp_path):
+    text = """
+import torch
+p = torch.ones(3, requires_grad=True)
+for shape in (), (2,), (2, 3):
+    drawn = torch.distributions.Categorical(p / 3).sample(shape)
+    assert drawn.shape == shape
+    (p[drawn].sum() * 0).backward()
+"""
+    assert not result(tmp_path, text)["error"]

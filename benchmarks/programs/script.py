@@ -10,8 +10,8 @@ and the script ends after STEPS of them.
 
 Two variables of the environment tell rounding from wrong answers. The default dtype is
 ``SCRIPT_DTYPE``. ``SCRIPT_NUDGE=SEED`` changes each parameter by half the type's
-epsilon, up or down, when an optimizer takes it: losses of one library's runs are then as
-far apart as rounding makes them.
+epsilon, up or down, when an optimizer takes it: losses of one library's runs are then
+as far apart as rounding makes them.
 """
 
 import functools
@@ -146,7 +146,7 @@ def categorical_sample(self, sample_shape=()):
     count = int(np.prod(sample_shape)) if len(sample_shape) else 1
     found = chosen(self.probs.detach().double().numpy(), count, True)
     found = np.moveaxis(found, -1, 0)
-    return tensor(found.reshape(*sample_shape, *found.shape[1:]), torch.int64)
+    return tensor(found.reshape((*sample_shape, *found.shape[1:])), torch.int64)
 
 
 def normal_rsample(self, sample_shape=()):

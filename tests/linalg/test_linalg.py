@@ -618,7 +618,7 @@ def test_a_norm_of_a_half_type_in_another():
 
 
 def test_cholesky_ex_judges_matrices_as_cholesky_does():
-    """A matrix of rank one up to rounding has no factor of order two, of either half."""
+    """Which minors have a factor is not asked of eigenvalues, for either half."""
     x = np.linspace(0, 1, 40, dtype="float32")
     kernel = np.exp(-50 * (x[:, None] - x) ** 2)
     for jitter in (0.0, 1e-8, 1e-7, 1e-6, 1e-4):
