@@ -106,3 +106,23 @@ def test_gradient_before_value():
     assert aux.item() == 2
     with pytest.raises(ValueError, match="remove"):
         weft.func.functionalize(weft.sin, remove="x")
+
+
+def test_libraries_register_named_tuples_by_pytorchs_functions():
+    from typing import NamedTuple
+
+    from weft.utils import _pytree
+
+    class State(NamedTuple):
+        v: object
+        i: object
+
+    pair = _pytree._namedtuple_flatten, _pytree._namedtuple_unflatten
+    _pytree.register_pytree_node(State, *pair)
+    try:
+        found = _pytree.tree_map(lambda x: x + 1, State(1, [2]))
+        assert found == State(2, [3])
+        assert type(found) is State
+    finally:
+        del _pytree.SUPPORTED_NODES[State]
+    assert _pytree._ordereddict_flatten({"a": 1}) == ([1], ["a"])
