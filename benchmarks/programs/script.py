@@ -200,13 +200,18 @@ def share_random_numbers():
 # -- initial weights
 
 
+def is_constant(values):
+    """Whether a parameter was not drawn; a single number may be a layer's bias."""
+    first = values.reshape(-1)[0]
+    return first in (0, 1) if values.size == 1 else bool((values == first).all())
+
+
 def fill(parameters, number):
     """Give parameters values that do not depend on the library; constants stay."""
     for place, p in enumerate(parameters):
         if not torch.is_floating_point(p) or not p.numel():
             continue
-        old = p.detach().numpy()
-        if (old == old.reshape(-1)[0]).all():
+        if is_constant(p.detach().numpy()):
             continue
         own = np.random.default_rng((number, place, *p.shape))
         scale = np.prod(p.shape[1:]) ** -0.5 if p.ndim > 1 else 0.05
@@ -255,7 +260,8 @@ def share_weights():
         for p in (p[1] if isinstance(p, tuple) else p for p in given):
             if id(p) not in taken:
                 taken[id(p)] = p
-                fill([p], 10**6 + len(taken))
+                if p.numel() > 1:  # numbers of a program's own are often constants
+                    fill([p], 10**6 + len(taken))
                 nudge(p)
         return add(self, group)
 
