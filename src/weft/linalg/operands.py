@@ -102,6 +102,8 @@ def one_type(name: str, a: Tensor, b: Tensor) -> None:
 
 def one_batch(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch dimensions that they have in common."""
+    if a.ndim == 2 == b.ndim:
+        return a, b
     lead = broadcast_shapes(name, a.shape[:-2], b.shape[:-2])
     return expand(a, (*lead, *a.shape[-2:])), expand(b, (*lead, *b.shape[-2:]))
 
