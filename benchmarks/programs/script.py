@@ -23,6 +23,7 @@ import runpy
 import sys
 import time
 import traceback
+from collections import Counter
 
 import numpy as np
 import torch
@@ -230,7 +231,7 @@ def nudge(p):
 
 def share_weights():
     """Fill the parameters of each layer when it is made, and of each optimizer."""
-    depth, made, taken = 0, 0, {}
+    depth, made, taken, alike = 0, 0, {}, Counter()
 
     def filling(init):
         @functools.wraps(init)
@@ -260,8 +261,9 @@ def share_weights():
         for p in (p[1] if isinstance(p, tuple) else p for p in given):
             if id(p) not in taken:
                 taken[id(p)] = p
+                alike[p.shape] += 1  # some programs keep parameters in a set
                 if p.numel() > 1:  # numbers of a program's own are often constants
-                    fill([p], 10**6 + len(taken))
+                    fill([p], 10**6 + alike[p.shape])
                 nudge(p)
         return add(self, group)
 
