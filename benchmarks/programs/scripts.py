@@ -13,10 +13,10 @@ not come as far with as many losses; it agrees if all losses do, to 1e-4. A rati
 times is of the steps after the fourth, so that it leaves compilation out.
 
 Where losses are further apart, PyTorch runs the script three times more with parameters
-that are changed by one rounding. The difference is rounding if no loss is more than ten
-times as far from PyTorch's as PyTorch's own losses have come from one another by that
-step. Both libraries then run the script in float64 too, and the table has how far these
-losses are apart.
+that are changed by one rounding, and in float64. The difference is rounding if no loss
+is more than ten times as far from PyTorch's as PyTorch's own losses have come from one
+another by that step. The table also has how far the losses of both libraries are apart
+in float64.
 """
 
 import argparse
@@ -108,24 +108,19 @@ def changed(script, **variables):
     return *script[:3], {**script[3], **variables}
 
 
-def spread(script, command, theirs, limit):
-    """How far PyTorch's own losses have come from one another by each step."""
+def spread(script, command, theirs, wide, limit):
+    """How far PyTorch's own losses have come from one another by each step.
+
+    They are those of the script with other roundings: of parameters that are changed
+    by one, and in float64 (``wide``).
+    """
     runs = [
         ran(command, changed(script, SCRIPT_NUDGE=str(seed)), limit)
         for seed in range(1, NUDGES + 1)
     ]
+    runs += [] if wide["error"] else [wide]
     far = zip(*(differences(run, theirs) for run in runs), strict=False)
     return list(accumulate(map(max, far), max))
-
-
-def in_float64(script, commands, limit):
-    """The largest difference of the losses in float64; None where one has none."""
-    wide = changed(script, SCRIPT_DTYPE="float64")
-    theirs = ran(commands["torch"], wide, limit)
-    ours = ran(commands["eager"], wide, 2 * limit)
-    if theirs["error"] or ours["error"]:
-        return None
-    return max(differences(ours, theirs), default=None)
 
 
 def is_rounding(far, own, wide):
@@ -172,9 +167,13 @@ def compared(script, commands, limit):
 
 def explain(row, script, commands, limit):
     """Find out which differences are rounding."""
-    own = spread(script, commands["torch"], row["torch"], limit)
+    in_float64 = changed(script, SCRIPT_DTYPE="float64")
+    wide = ran(commands["torch"], in_float64, limit)
+    ours = ran(commands["eager"], in_float64, 2 * limit)
+    known = not wide["error"] and not ours["error"]
+    row["float64"] = max(differences(ours, wide), default=None) if known else None
+    own = spread(script, commands["torch"], row["torch"], wide, limit)
     row["own"] = max(own, default=None)
-    row["float64"] = in_float64(script, commands, limit)
     for way in WAYS:
         far = differences(row[way], row["torch"])
         if row[way]["state"] == "differs" and is_rounding(far, own, row["float64"]):
