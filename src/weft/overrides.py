@@ -33,7 +33,9 @@ class _State(threading.local):
 
 _state = _State()
 _PLAIN: dict[type, bool] = {Tensor: True}  # classes that take nothing over
-_PASSING = {Tensor}  # those of them that hold no others: most arguments are of these
+_PASSING: set[type] = {
+    Tensor
+}  # those of them that hold no others: most arguments are of these
 
 
 # -- arguments that take over

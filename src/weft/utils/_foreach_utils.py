@@ -1,4 +1,4 @@
-"""``weft.utils._foreach_utils``: lists of tensors as optimizers of packages group them."""
+"""``weft.utils._foreach_utils``: lists of tensors by device and dtype."""
 
 from __future__ import annotations
 
