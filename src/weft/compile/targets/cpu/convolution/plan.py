@@ -41,7 +41,7 @@ from weft.compile.targets.cpu.convolution.winograd_plans import (
     winograd_plan,
 )  # fmt: skip
 from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.matmul.tasks import JOB as PRODUCT
+from weft.compile.targets.cpu.matmul.tasks import NAMES as PRODUCT
 from weft.compile.targets.cpu.matmul.tasks import split
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 from weft.compile.tuning.choices import Columns
@@ -142,9 +142,9 @@ class Planner:
         }  # fmt: skip
         for name, value in fields.items():
             job[PRODUCT.index(name)] = value
-        pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
+        pointers = tuple(PRODUCT.index(name) for name in ("b", "a", "c"))
         workspace = self.tile.workspace * self.itemsize
-        epilogue = PRODUCT.index("*epilogue")
+        epilogue = PRODUCT.index("epilogue")
         return Plan(GEMM, [job], pointers, cut.tasks, workspace, [[]], epilogue)
 
     def _in_tiles(self, shape: Shape, rows: int, k: int, least: int = 0) -> bool:

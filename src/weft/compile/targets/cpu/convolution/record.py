@@ -10,12 +10,7 @@ ones are image tasks whose columns are tiles; ``y_`` fields describe where tiles
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from weft.compile.emit.control_flow import I8
-from weft.compile.emit.vectors import at
-from weft.compile.targets.cpu.matmul.tasks import fields
+from weft.compile.targets.cpu.matmul.functions import names_of
 
 # ``image`` is what windows are read from. ``other`` is the weights (image tasks) or the
 # result's gradient (weight tasks). Steps, rows and groups are distances in elements;
@@ -25,22 +20,14 @@ JOB = [
     "status", "*image", "*other", "*bias", "*out", "*epilogue", "*context",
     "rows", "columns", "k", "block", "groups", "images", "pixels",
     "image_step", "image_group", "image_row", "size0", "size1", "size2", "step",
-    "*places", "places_row", "*taps", "tap_count", "*windows",
-    "*order", "order_run", "order_step", "other_step", "other_row", "other_group",
-    "*spots", "spot_run", "out_step", "out_row", "out_group",
+    "i32*places", "places_row", "i32*taps", "tap_count", "i64*windows",
+    "i64*order", "order_run", "order_step", "other_step", "other_row", "other_group",
+    "i64*spots", "spot_run", "out_step", "out_row", "out_group",
     "task_rows", "task_columns", "task_groups", "sums_row",
-    "panels_at", "sums_at", "masks_at", "masks_row", "runs_at", "counts_at",
-    "*y_places", "y_places_row", "*y_taps", "*y_windows", "y_size1",
-    "y_size2", "gradients_at", "y_masks_at", "y_runs_at", "y_counts_at",
-    "*workspace", "workspace_bytes",
+    "*panels_at", "*sums_at", "i8*masks_at", "masks_row", "i64*runs_at",
+    "i64*counts_at",
+    "i32*y_places", "y_places_row", "i32*y_taps", "i64*y_windows", "y_size1",
+    "y_size2", "*gradients_at", "i8*y_masks_at", "i64*y_runs_at", "i64*y_counts_at",
+    "i8*workspace", "workspace_bytes",
 ]  # fmt: skip
-
-
-def read_job(b: Any, job: Any, worker: Any) -> Any:
-    """The fields of a job; ``workspace`` is this worker's, the parts are addresses."""
-    s = SimpleNamespace(**fields(b, job, JOB))
-    s.workspace = at(b, s.workspace, b.mul(worker, s.workspace_bytes), I8)
-    for name in [word for word in JOB if word.endswith("_at")]:
-        part = name.removesuffix("_at")
-        setattr(s, part, at(b, s.workspace, getattr(s, name), I8))
-    return s
+NAMES = names_of(JOB)

@@ -10,14 +10,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import i64
-from weft.compile.emit.vectors import minimum, while_less
-from weft.compile.targets.cpu.convolution.record import read_job
+from weft.compile.emit.flow import when, while_less
+from weft.compile.emit.values import call, minimum
+from weft.compile.targets.cpu.convolution.record import JOB
 from weft.compile.targets.cpu.matmul.functions import Library
-from weft.compile.targets.cpu.matmul.tasks import block_count, divide
+from weft.compile.targets.cpu.matmul.tasks import TASKS, block_count, divide, read_job
 
-RECTANGLE = "*job worker group row_begin row_end column_begin column_end"
-TASKS = "*job begin end worker"
+RECTANGLE = "i64*job worker group row_begin row_end column_begin column_end"
 
 
 def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Function:
@@ -25,23 +24,23 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
 
     Numbers beyond a job's last group are no work: jobs of one launch are counted alike.
     """
-    with lib.function(name, TASKS, public=True) as (b, t, function):
-        s = read_job(b, t.job, t.worker)
-        down = block_count(b, s.rows, s.task_rows)
-        across = block_count(b, s.columns, s.task_columns)
-        with while_less(b, t.begin, t.end) as (task, advance):
-            block, first = divide(b, task, down)
-            last = minimum(b, down, b.add(first, b.sub(t.end, task)))
-            group, column = divide(b, block, across)
-            with b.if_then(b.icmp_signed("<", group, s.groups)):
-                rows = _range(b, first, last, s.task_rows, s.rows)
-                end = b.add(column, i64(1))
-                columns = _range(b, column, end, s.task_columns, s.columns)
-                b.call(rectangle, [t.job, t.worker, group, *rows, *columns])
-            advance(b.sub(last, first))
+    with lib.function(name, TASKS, public=True) as (t, function):
+        s = read_job(lib, JOB, t.job, t.worker)
+        down = block_count(s.rows, s.task_rows)
+        across = block_count(s.columns, s.task_columns)
+        with while_less(t.begin, t.end) as (task, advance):
+            block, first = divide(task, down)
+            last = minimum(down, first + (t.end - task))
+            group, column = divide(block, across)
+            with when(group < s.groups):
+                rows = _range(first, last, s.task_rows, s.rows)
+                end = column + 1
+                columns = _range(column, end, s.task_columns, s.columns)
+                call(rectangle, [t.job, t.worker, group, *rows, *columns])
+            advance(last - first)
     return function
 
 
-def _range(b: Any, first: Any, last: Any, step: Any, size: Any) -> list[Any]:
+def _range(first: Any, last: Any, step: Any, size: Any) -> list[Any]:
     """The first and last positions of some blocks of a size."""
-    return [b.mul(first, step), minimum(b, size, b.mul(last, step))]
+    return [first * step, minimum(size, last * step)]
