@@ -22,8 +22,7 @@ from weft.compile.targets.cpu.convolution.patches import (
     window,
     with_loader,
 )
-from weft.compile.targets.cpu.convolution.record import JOB
-from weft.compile.targets.cpu.convolution.routines import Emitters
+from weft.compile.targets.cpu.convolution.tasks import JOB, Emitters
 from weft.compile.targets.cpu.convolution.windows import all_whole, call_windows
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library

@@ -14,21 +14,15 @@ from llvmlite import ir
 from weft.compile.emit.flow import if_else, loop, when
 from weft.compile.emit.values import call, minimum, select
 from weft.compile.emit.vectors import splat
-from weft.compile.targets.cpu.convolution.record import JOB
-from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Emitters
+from weft.compile.targets.cpu.convolution.tasks import Rectangle
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing
-from weft.compile.targets.cpu.matmul.strip import along, by_heights
-from weft.compile.targets.cpu.matmul.tasks import read_job
+from weft.compile.targets.cpu.matmul.strip import along
 
 
-class Image:
+class Image(Rectangle):
     """Emits the function that computes a rectangle of an image's C."""
-
-    def __init__(self, emitters: Emitters) -> None:
-        self.emitters, self.lib = emitters, emitters.lib
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
     def gather(self, height: int) -> ir.Function:
@@ -40,35 +34,19 @@ class Image:
         """Rows of weights in the order of windows."""
         return _emit_order(self.lib, self.emitters.packing)
 
-    def emit(self) -> ir.Function:
-        """The rectangle's function."""
-        lib = self.lib
-        with lib.function("image", RECTANGLE) as (t, function):
-            s = read_job(lib, JOB, t.job, t.worker)
-            vars(s).update(vars(t))
-            s.across = s.column_end - s.column_begin
-            s.image = s.image + s.group * s.image_group
-            s.weights = s.other + s.group * s.other_group
-            call_windows(self.emitters.windows, s, s.column_begin, s.column_end)
-            biased = s.bias.is_given()
-            with when(biased):
-                _put_bias(lib, s)
-            some = select(s.k > 0, s.k, 1)
-            with loop(0, some, s.block, name="p") as p:
-                s.p, s.deep = p, minimum(s.block, s.k - p)
-                later = p > 0
-                s.add = (later | biased).unsigned()
-                self._panels(s)
-                by_heights(
-                    lib.tile.heights,
-                    s.row_begin,
-                    s.row_end,
-                    lambda row, height: self._strip(s, row, height),
-                )
-            self.emitters.deliver.image(s)
-        return function
+    name = "image"
 
-    def _panels(self, s: Any) -> None:
+    def begin(self, s: Any) -> None:
+        """Find the windows, and begin sums with the bias."""
+        call_windows(self.emitters.windows, s, s.column_begin, s.column_end)
+        s.biased = s.bias.is_given()
+        with when(s.biased):
+            _put_bias(self.lib, s)
+
+    def finish(self, s: Any) -> None:
+        self.emitters.deliver.image(s)
+
+    def block(self, s: Any) -> None:
         """Windows as panels, one after the other."""
         tile = self.lib.tile
         vectors = (s.across + (tile.lanes - 1)) // tile.lanes
@@ -79,10 +57,10 @@ class Image:
             rest = [first, last, s.deep, to, tile.width]
             self.emitters.patches.fill(s, s.image, s.p, rest)
 
-    def _strip(self, s: Any, row: Any, height: int) -> None:
+    def strip(self, s: Any, row: Any, height: int) -> None:
         """Some rows of C over this block of k."""
         tile = self.lib.tile
-        start = s.weights + row * s.other_row
+        start = s.other + row * s.other_row
         width = tile.width
         c = s.sums + (row - s.row_begin) * s.sums_row
         common = [s.panels, width, width * s.deep]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compile.targets.cpu.convolution.record import NAMES
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View
+from weft.compile.targets.cpu.convolution.tasks import NAMES
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 from weft.runtime.cpu.address import ALIGNMENT
 

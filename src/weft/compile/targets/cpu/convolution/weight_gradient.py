@@ -11,56 +11,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from weft.compile.emit.flow import loop, when, while_less
 from weft.compile.emit.values import call, minimum, select
-from weft.compile.targets.cpu.convolution.record import JOB
-from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Emitters
+from weft.compile.targets.cpu.convolution.tasks import Rectangle
 from weft.compile.targets.cpu.convolution.windows import call_windows
-from weft.compile.targets.cpu.matmul.strip import along, by_heights
-from weft.compile.targets.cpu.matmul.tasks import divide, read_job
+from weft.compile.targets.cpu.matmul.strip import along
+from weft.compile.targets.cpu.matmul.tasks import divide
 
 
-class Weight:
+class Weight(Rectangle):
     """Emits the function that computes a rectangle of a gradient's C."""
 
-    def __init__(self, emitters: Emitters) -> None:
-        self.emitters, self.lib = emitters, emitters.lib
+    name = "weight"
 
-    def emit(self) -> ir.Function:
-        """The rectangle's function."""
-        lib = self.lib
-        with lib.function("weight", RECTANGLE) as (t, function):
-            s = read_job(lib, JOB, t.job, t.worker)
-            vars(s).update(vars(t))
-            s.across = s.column_end - s.column_begin
-            s.image = s.image + s.group * s.image_group
-            s.gradient = s.other + s.group * s.other_group
-            s.direct = s.image_row.differs(0)
-            some = select(s.k > 0, s.k, 1)
-            with loop(0, some, s.block, name="p") as p:
-                s.p, s.deep = p, minimum(s.block, s.k - p)
-                s.add = (p > 0).unsigned()
-                with when(~s.direct):
-                    call_windows(self.emitters.windows, s, p, p + s.deep)
-                self._panels(s)
-                by_heights(
-                    lib.tile.heights,
-                    s.row_begin,
-                    s.row_end,
-                    lambda row, height: self._strip(s, row, height),
-                )
-            self.emitters.deliver.weight(s)
-        return function
+    def begin(self, s: Any) -> None:
+        """Decide whether windows are read unpacked."""
+        s.direct = s.image_row.differs(0)
 
-    def _panels(self, s: Any) -> None:
+    def finish(self, s: Any) -> None:
+        self.emitters.deliver.weight(s)
+
+    def block(self, s: Any) -> None:
         """The gradient of these pixels, transposed, as panels of channels."""
+        with when(~s.direct):
+            call_windows(self.emitters.windows, s, s.p, s.p + s.deep)
         width = self.lib.tile.width
         with loop(0, s.across, width, name="j") as j:
             channel = s.column_begin + j
-            source = s.gradient + channel * s.other_row
+            source = s.other + channel * s.other_row
             panel = s.panels + j * s.deep
             count = minimum(width, s.across - j)
             with while_less(0, s.deep) as (k, advance):
@@ -74,7 +52,7 @@ class Weight:
                 )
                 advance(run)
 
-    def _strip(self, s: Any, row: Any, height: int) -> None:
+    def strip(self, s: Any, row: Any, height: int) -> None:
         tile = self.lib.tile
         left, stride = self._left(s, row, height)
         width = tile.width

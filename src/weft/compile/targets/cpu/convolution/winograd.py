@@ -14,59 +14,32 @@ from llvmlite import ir
 from weft.compile.emit.flow import if_else, loop, when
 from weft.compile.emit.values import call, minimum, select
 from weft.compile.targets.cpu.convolution.epilogue import emit_tile_epilogues, some_rows
-from weft.compile.targets.cpu.convolution.record import JOB
-from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Emitters
+from weft.compile.targets.cpu.convolution.tasks import Emitters, Rectangle
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.convolution.winograd_transforms import (
     POINT_GAP,
     Transforms,
 )
-from weft.compile.targets.cpu.matmul.strip import along, by_heights
-from weft.compile.targets.cpu.matmul.tasks import read_job
+from weft.compile.targets.cpu.matmul.strip import along
 
 
-class Winograd:
+class Winograd(Rectangle):
     """Emits the function that computes a rectangle of tiles."""
 
     def __init__(self, emitters: Emitters, transforms: Transforms) -> None:
-        self.emitters, self.lib, self.transforms = emitters, emitters.lib, transforms
+        super().__init__(emitters)
+        self.transforms = transforms
+        self.name = f"winograd{transforms.scheme.name}"
         self.tile_epilogues = emit_tile_epilogues(emitters.lib)
 
-    def emit(self) -> ir.Function:
-        """The rectangle's function."""
-        lib = self.lib
-        with lib.function(f"winograd{self.transforms.scheme.name}", RECTANGLE) as (
-            t,
-            function,
-        ):
-            s = read_job(lib, JOB, t.job, t.worker)
-            vars(s).update(vars(t))
-            self._begin(s)
-            with loop(0, s.k, s.block, name="p") as p:
-                s.p, s.deep = p, minimum(s.block, s.k - p)
-                s.add = (p > 0).unsigned()
-                self._panels(s)
-                by_heights(
-                    lib.tile.heights,
-                    s.row_begin,
-                    s.row_end,
-                    lambda row, height: self._strip(s, row, height),
-                )
-            self._finish(s)
-        return function
-
-    def _begin(self, s: Any) -> None:
-        """Find the operands of this rectangle, and its windows."""
-        s.across = s.column_end - s.column_begin
-        s.image = s.image + s.group * s.image_group
-        s.weights = s.other + s.group * s.other_group
+    def begin(self, s: Any) -> None:
+        """Find the distances of points, and the windows."""
         s.sums_point = apart((s.row_end - s.row_begin) * s.sums_row)
         s.panel_point = apart(s.block * s.task_columns)
         s.strip_point = apart(s.block * self.lib.tile.height)
         call_windows(self.emitters.windows, s, s.column_begin, s.column_end)
 
-    def _panels(self, s: Any) -> None:
+    def block(self, s: Any) -> None:
         """Transformed tiles as panels, for each of the points."""
         tile = self.lib.tile
         vectors = (s.across + (tile.lanes - 1)) // tile.lanes
@@ -79,10 +52,10 @@ class Winograd:
             what = [to, tile.width, s.panel_point, s.step]
             call(self.transforms.pixels, where + what)
 
-    def _strip(self, s: Any, row: Any, height: int) -> None:
+    def strip(self, s: Any, row: Any, height: int) -> None:
         """Transformed weights of some channels, times all panels."""
         offset = row * s.other_row + s.p * s.order_step
-        kernels = [s.weights + offset, s.other_row, s.order_step]
+        kernels = [s.other + offset, s.other_row, s.order_step]
         size = [height, s.deep, s.workspace, s.block, s.strip_point]
         rotated = s.order_run.differs(0)
         with if_else(rotated) as (yes, no):
@@ -93,7 +66,7 @@ class Winograd:
         points = self.transforms.scheme.points
         multiply_points(self.emitters, s, row, height, points)
 
-    def _finish(self, s: Any) -> None:
+    def finish(self, s: Any) -> None:
         """The results of the tiles, from the sums of their points."""
         columns = s.column_begin, s.column_end
         tile_windows(self.emitters.windows, s, s.out_step, *columns)

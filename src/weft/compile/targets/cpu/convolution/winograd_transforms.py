@@ -219,13 +219,13 @@ def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
                 values = [get(first + t) for t in range(taps)]
                 to = start + r * s.to_row
                 points = _both_ways(line, _square(values, size))
-                _store_points(lib, points, to, s.to_point)
+                _store_points(points, to, s.to_point)
 
         with_loader(lib, "second", s, v, rows)
     return function
 
 
-def _store_points(lib: Library, grid: Any, to: Any, step: Any) -> None:
+def _store_points(grid: Any, to: Any, step: Any) -> None:
     for point, value in enumerate(itertools.chain(*grid)):
         place = to + step * point
         place.store(value)
@@ -256,7 +256,7 @@ def _emit_weights(lib: Library, scheme: Scheme, rotated: bool) -> ir.Function:
             taps.reverse()
         to = s.to + (i * s.to_row + k)
         points = _both_ways(scheme.weight, _square(taps, scheme.size))
-        _store_points(lib, points, to, s.to_point)
+        _store_points(points, to, s.to_point)
     return function
 
 

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from weft.compile.emit.flow import loop
 from weft.compile.emit.values import call, minimum
 from weft.compile.targets.cpu.convolution.epilogue import call_epilogue
-from weft.compile.targets.cpu.convolution.record import JOB
-from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Emitters
+from weft.compile.targets.cpu.convolution.tasks import Emitters, Rectangle
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.convolution.winograd import (
     apart,
@@ -24,64 +20,37 @@ from weft.compile.targets.cpu.convolution.winograd import (
     tile_windows,
 )
 from weft.compile.targets.cpu.convolution.winograd_transforms import Transforms
-from weft.compile.targets.cpu.matmul.strip import by_heights
-from weft.compile.targets.cpu.matmul.tasks import read_job
 
 
-class Kernels:
+class Kernels(Rectangle):
     """Emits the function that computes a rectangle of kernels."""
 
     def __init__(self, emitters: Emitters, transforms: Transforms) -> None:
-        self.emitters, self.lib, self.transforms = emitters, emitters.lib, transforms
-        self.scheme = transforms.scheme
+        super().__init__(emitters)
+        self.transforms, self.scheme = transforms, transforms.scheme
+        self.name = f"kernels_part{self.scheme.name}"
 
-    def emit(self) -> ir.Function:
-        """The rectangle's function: rows are x's channels, columns y's."""
-        lib, tile = self.lib, self.lib.tile
-        with lib.function(f"kernels_part{self.scheme.name}", RECTANGLE) as (
-            t,
-            function,
-        ):
-            s = read_job(lib, JOB, t.job, t.worker)
-            vars(s).update(vars(t))
-            self._begin(s)
-            with loop(0, s.k, s.block, name="p") as p:
-                s.p, s.deep = p, minimum(s.block, s.k - p)
-                s.add = (p > 0).unsigned()
-                rest = s.deep + (tile.lanes - 1)
-                s.vectors = rest // tile.lanes
-                end = p + s.deep
-                call_windows(self.emitters.windows, s, p, end)
-                tile_windows(self.emitters.windows, s, s.other_step, p, end)
-                self._panels(s)
-                by_heights(
-                    tile.heights,
-                    s.row_begin,
-                    s.row_end,
-                    lambda row, height: self._strip(s, row, height),
-                )
-            self._finish(s)
-        return function
-
-    def _begin(self, s: Any) -> None:
+    def begin(self, s: Any) -> None:
+        """Find the distances of points: rows are x's channels, columns y's."""
         lib = self.lib
-        s.across = s.column_end - s.column_begin
-        s.image = s.image + s.group * s.image_group
-        s.gradient = s.other + s.group * s.other_group
         s.sums_point = apart((s.row_end - s.row_begin) * s.sums_row)
         slack = lib.tile.width * lib.tile.lanes  # transposing writes whole vectors
         s.panel_point = apart(s.block * s.task_columns + slack)
         s.strip_point = apart(s.block * lib.tile.height)
         s.gradient_point = apart(s.block * lib.tile.width)
 
-    def _panels(self, s: Any) -> None:
+    def block(self, s: Any) -> None:
         """Transformed tiles of the gradient, transposed, as panels of channels."""
+        s.vectors = (s.deep + (self.lib.tile.lanes - 1)) // self.lib.tile.lanes
+        end = s.p + s.deep
+        call_windows(self.emitters.windows, s, s.p, end)
+        tile_windows(self.emitters.windows, s, s.other_step, s.p, end)
         width = self.lib.tile.width
         with loop(0, s.across, width, name="j") as j:
             channel = s.column_begin + j
             windows = s.y_windows + channel * 8
             count = minimum(width, s.across - j)
-            where = [s.gradient, windows, s.y_masks, s.y_runs, s.y_counts]
+            where = [s.other, windows, s.y_masks, s.y_runs, s.y_counts]
             what = [
                 0,
                 s.vectors,
@@ -99,7 +68,7 @@ class Kernels:
                 panel = [source, s.block, to, s.deep, count]
                 call(self.emitters.packing.transposed_panel, panel)
 
-    def _strip(self, s: Any, row: Any, height: int) -> None:
+    def strip(self, s: Any, row: Any, height: int) -> None:
         """Transformed tiles of some channels of the image, times all panels."""
         windows = s.windows + row * (2 * self.scheme.pixels)
         where = [s.image, windows, s.masks, s.runs, s.counts]
@@ -107,7 +76,7 @@ class Kernels:
         call(self.transforms.pixels, [*where, *what, s.step])
         multiply_points(self.emitters, s, row, height, self.scheme.points)
 
-    def _finish(self, s: Any) -> None:
+    def finish(self, s: Any) -> None:
         """The kernels of each pair of channels, from the sums of their points."""
         out = s.out + s.group * s.out_group
         row = s.row_begin * self.scheme.taps
