@@ -1,4 +1,4 @@
-"""What all kinds of tasks share: the record of a job, rectangles of C, functions.
+"""Tasks of a convolution: the record of a job, rectangles of C, shared functions.
 
 Three kinds of tasks read it. *Image* tasks compute an image from an image and weights
 (forward, or a gradient's phase): C[rows, columns] where a column is a pixel of the
