@@ -405,3 +405,31 @@ def select(condition: Any, yes: Any, no: Any) -> Any:
 def minimum(x: Any, y: Any) -> Any:
     """The smaller of two integers with signs."""
     return select(x < y, x, y)
+
+
+# -- integers and conditions that may be known
+
+
+def equal(x: Any, y: int) -> Any:
+    """Whether an integer is another.
+
+    >>> from weft.compile.emit.values import equal
+    >>> equal(3, 4)
+    False
+    """
+    return x == y if isinstance(x, int) else x.equals(y)
+
+
+def negate(p: Any) -> Any:
+    """Whether a condition does not hold."""
+    return not p if isinstance(p, bool) else ~p
+
+
+def rounded(x: Any, step: int) -> Any:
+    """The next multiple of a step.
+
+    >>> from weft.compile.emit.values import rounded
+    >>> rounded(5, 4)
+    8
+    """
+    return (x + (step - 1)) // step * step

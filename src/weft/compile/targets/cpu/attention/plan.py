@@ -17,7 +17,6 @@ from weft.runtime.cpu.address import round_up
 _COST = COST.attention
 ndarray = np.ndarray
 _FIELD = {name: at for at, name in enumerate(NAMES)}
-POINTERS = NAMES[1 : NAMES.index("heads")]
 _STRIDED = ("q", "k", "v", "g")
 
 

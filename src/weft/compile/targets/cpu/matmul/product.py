@@ -10,8 +10,14 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.flow import branch, loop, when
-from weft.compile.emit.known_values import equal, negate, rounded
-from weft.compile.emit.values import Value, call, minimum, operand, select
+from weft.compile.emit.values import (
+    call,
+    equal,
+    minimum,
+    negate,
+    rounded,
+    select,
+)
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library
@@ -59,7 +65,7 @@ class Product:
                 q.ready = s.packed.is_given()
                 q.when_skinny = conditions(q, self.lib.tile, self.lib.kind)
             for name in KNOWABLE:  # decisions are made: all are operands now
-                setattr(s, name, Value(s.m.b, operand(getattr(q, name))))
+                setattr(s, name, s.m.like(getattr(q, name)))
             for name in vars(q).keys() - vars(s).keys():
                 setattr(s, name, getattr(q, name))
             if self.few:

@@ -15,8 +15,7 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I8, zeros
 from weft.compile.emit.flow import branch, choose, if_else, loop, when
-from weft.compile.emit.known_values import equal, negate
-from weft.compile.emit.values import ITEMSIZE, call, fma, minimum, select
+from weft.compile.emit.values import ITEMSIZE, call, equal, fma, minimum, negate, select
 from weft.compile.emit.vectors import first_lanes, lane, splat
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.dots import (

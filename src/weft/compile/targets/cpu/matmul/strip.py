@@ -13,8 +13,7 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import i64, zeros
 from weft.compile.emit.flow import branch, carry, choose, loop, when, while_less
-from weft.compile.emit.known_values import equal
-from weft.compile.emit.values import call, itemsize, minimum, select
+from weft.compile.emit.values import call, equal, itemsize, minimum, select
 from weft.compile.emit.vectors import first_lanes, prefetch, splat
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library

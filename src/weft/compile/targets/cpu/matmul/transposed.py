@@ -16,8 +16,15 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.flow import loop
-from weft.compile.emit.known_values import equal, negate, rounded
-from weft.compile.emit.values import call, itemsize, minimum, select
+from weft.compile.emit.values import (
+    call,
+    equal,
+    itemsize,
+    minimum,
+    negate,
+    rounded,
+    select,
+)
 from weft.compile.emit.vectors import lane_bits, mask_of
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
