@@ -268,6 +268,14 @@ class Value:
         """An integer with its sign in front."""
         return self.convert("sext", element)
 
+    def pointer(self, element: Any) -> Pointer:
+        """The address that an integer is."""
+        return Pointer(self.b, self.b.inttoptr(self.ir, PTR), element)
+
+    def function(self, kind: Any) -> Any:
+        """The function at an address that an integer is."""
+        return self.b.inttoptr(self.ir, kind.as_pointer())
+
     def lane(self, number: int) -> Value:
         """One number of a vector."""
         return Value(self.b, self.b.extract_element(self.ir, I32(number)))

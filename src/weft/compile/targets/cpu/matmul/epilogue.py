@@ -22,8 +22,7 @@ EPILOGUE = ir.FunctionType(VOID, [PTR, I64, I64, I64, I64])
 
 def run_epilogue(s: Any, rows: Any, columns: Any) -> None:
     """Call a job's epilogue for a range of rows and of columns."""
-    function = s.epilogue.b.inttoptr(s.epilogue.address(), EPILOGUE.as_pointer())
-    call(function, [s.context, *rows, *columns])
+    call(s.epilogue.address().function(EPILOGUE), [s.context, *rows, *columns])
 
 
 def call_epilogue(
