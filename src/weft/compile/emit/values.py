@@ -357,7 +357,10 @@ def operand(x: Any) -> Any:
 
 def builder_of(values: Sequence[Any]) -> Any:
     """The builder of the code that one of these is in."""
-    return next(x.b for x in values if isinstance(x, Value))
+    for value in values:
+        if isinstance(value, Value):
+            return value.b
+    raise TypeError(f"expected a value of the code among {list(values)}")
 
 
 def call(function: Any, arguments: Sequence[Any]) -> Value:
