@@ -21,11 +21,7 @@ from llvmlite import ir
 from weft.compile.emit.flow import if_else, loop, when
 from weft.compile.emit.values import call, minimum, select
 from weft.compile.emit.vectors import first_lanes, splat
-from weft.compile.targets.cpu.attention.blocks import (
-    Emitters,
-    exponential,
-    number_of,
-)
+from weft.compile.targets.cpu.attention.blocks import Emitters, exponential, number_of
 from weft.compile.targets.cpu.attention.record import JOB, enter_head, mask_at
 from weft.compile.targets.cpu.matmul.tasks import TASKS, block_count, divide, read_job
 

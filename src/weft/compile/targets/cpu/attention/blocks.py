@@ -100,10 +100,7 @@ class Emitters:
         with lib.function("mask_rows", arguments) as (s, function):
 
             def each(chosen: bool) -> None:
-                with (
-                    loop(s.rows) as i,
-                    loop(0, s.keys, lanes, name="j") as j,
-                ):
+                with loop(s.rows) as i, loop(0, s.keys, lanes, name="j") as j:
                     place = i * s.scores_row + j
                     self._combine(
                         s.scores + place, self._masks(s, i, j, chosen), chosen
@@ -120,10 +117,7 @@ class Emitters:
         with lib.function("mask_turned", arguments) as (s, function):
 
             def each(chosen: bool) -> None:
-                with (
-                    loop(0, s.rows, lanes) as i,
-                    loop(0, s.keys, lanes, name="j") as j,
-                ):
+                with loop(0, s.rows, lanes) as i, loop(0, s.keys, lanes, name="j") as j:
                     last = s.rows - 1  # rows beyond the last repeat it
                     rows = [minimum(i + r, last) for r in range(lanes)]
                     found = [self._masks(s, row, j, chosen) for row in rows]

@@ -19,11 +19,7 @@ from weft.compile.targets.cpu.convolution.job_builder import (
     plan_of,
     up,
 )  # fmt: skip
-from weft.compile.targets.cpu.convolution.partition import (
-    Work,
-    best_cut,
-    runs_of,
-)
+from weft.compile.targets.cpu.convolution.partition import Work, best_cut, runs_of
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import (
     View,

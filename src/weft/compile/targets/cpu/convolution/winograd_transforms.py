@@ -134,12 +134,7 @@ def _both_ways(line: Line, grid: list[list[Any]]) -> list[list[Any]]:
 
 def _pixel_line(d: list[Any]) -> list[Any]:
     """B' d."""
-    return [
-        d[0] - d[2],
-        d[1] + d[2],
-        d[2] - d[1],
-        d[1] - d[3],
-    ]
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
 
 
 def _weight_line(g: list[Any]) -> list[Any]:
@@ -193,7 +188,7 @@ SCHEMES = {
     ),
     5: Scheme(
         5, 7, "_5x5", _wide_pixel_line, _wide_weight_line, _wide_result_line,
-        _wide_gradient_line, _wide_kernel_line,
+        _wide_gradient_line, _wide_kernel_line
     ),
 }  # fmt: skip
 

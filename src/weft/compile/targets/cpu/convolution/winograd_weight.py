@@ -51,15 +51,7 @@ class Kernels(Rectangle):
             windows = s.y_windows + channel * 8
             count = minimum(width, s.across - j)
             where = [s.other, windows, s.y_masks, s.y_runs, s.y_counts]
-            what = [
-                0,
-                s.vectors,
-                count,
-                s.gradients,
-                s.block,
-                s.gradient_point,
-                s.step,
-            ]
+            what = [0, s.vectors, count, s.gradients, s.block, s.gradient_point, s.step]
             call(self.transforms.gradients, where + what)
             first = s.panels + j * s.deep
             with loop(self.scheme.points, name="point", beside=j) as point:

@@ -145,10 +145,7 @@ def _emit_transpose(lib: Library) -> ir.Function:
     arguments = "*source source_row *to to_row rows count"
     with lib.function("turned", arguments) as (s, function):
         last = s.rows - 1
-        with (
-            loop(0, s.count, lanes, name="j") as j,
-            loop(0, s.rows, lanes) as i,
-        ):
+        with loop(0, s.count, lanes, name="j") as j, loop(0, s.rows, lanes) as i:
             left = s.rows - i
             for lane, value in enumerate(load_transposed(lib, s, i, j, last)):
                 column = j + lane

@@ -17,11 +17,7 @@ import numpy as np
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand, origin
 from weft.compile.program.steps import LibraryCall, Step
-from weft.compile.program.strided_views import (
-    needs_copy,
-    outline,
-    view_of,
-)
+from weft.compile.program.strided_views import needs_copy, outline, view_of
 from weft.compile.targets.cpu.convolution.call import is_convolution
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol

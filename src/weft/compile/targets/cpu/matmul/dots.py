@@ -52,10 +52,7 @@ def emit_several_dots(
     with lib.function(f"several_dots{tag}", DOTS) as (s, function):
         s.by_rows = by_rows
         for start, stop, rows in _steps(s.count, 4):
-            with (
-                loop(start, stop, rows) as p,
-                loop(0, s.few, most, name="q") as first,
-            ):
+            with loop(start, stop, rows) as p, loop(0, s.few, most, name="q") as first:
                 _put_dots(lib, s, chunk, p, rows, most, first)
     return function
 

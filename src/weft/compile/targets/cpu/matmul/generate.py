@@ -60,7 +60,7 @@ def emit_gemm(
 
 def is_few(
     dtype: str, isa: Isa, shape: int, sizes: Sequence[int],
-    a: Sequence[int], b: Sequence[int], *, ready: bool = False,
+    a: Sequence[int], b: Sequence[int], *, ready: bool = False
 ) -> bool:  # fmt: skip
     """Whether a product of sizes (m, n, k) and strides is one of few rows or columns.
 

@@ -19,11 +19,7 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, F64, I8, I32
 from weft.compile.emit.isa import Isa
-from weft.compile.emit.math.conversions import (
-    I16,
-    bfloat16_to_float,
-    float16_to_float,
-)
+from weft.compile.emit.math.conversions import I16, bfloat16_to_float, float16_to_float
 from weft.compile.emit.values import call, declared, fma
 from weft.errors import DTypeError
 

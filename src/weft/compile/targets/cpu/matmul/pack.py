@@ -162,10 +162,7 @@ def _emit_transpose(lib: Library) -> ir.Function:
     lanes, width = lib.tile.lanes, lib.tile.width
     with lib.function("turn", "*source source_row *to k count") as (s, function):
         last = s.count - 1
-        with (
-            loop(0, s.count, lanes, name="j") as j,
-            loop(0, s.k, lanes) as k,
-        ):
+        with loop(0, s.count, lanes, name="j") as j, loop(0, s.k, lanes) as k:
             mask = first_lanes(s.k - k, lanes)
             for lane, value in enumerate(load_transposed(lib, s, j, k, last, mask)):
                 row = (k + lane) * width

@@ -208,10 +208,7 @@ def _emit_collect(lib: Library, right: bool) -> ir.Function:
     arguments = "item*source source_row source_k *to to_row to_k rows k"
     with lib.function(_name("collect", right), arguments) as (s, function):
         last = s.k - 1
-        with (
-            loop(s.rows) as i,
-            loop(words_of(s.k, lib.kind)) as q,
-        ):
+        with loop(s.rows) as i, loop(words_of(s.k, lib.kind)) as q:
             row = i * s.source_row
             loaded = []
             for t in range(group):
@@ -232,10 +229,7 @@ def _emit_shift(lib: Library) -> ir.Function:
     kind: Any = lib.kind
     tile, lanes = lib.tile, lib.tile.lanes
     zero = zeros(lib.vector)
-    with lib.function("shift", "*source *to rows words by_columns") as (
-        s,
-        function,
-    ):
+    with lib.function("shift", "*source *to rows words by_columns") as (s, function):
 
         def sum_of(step: int, count: Any, mask: bool, source: Any) -> Any:
             def add(q: Any, sums: list[Any]) -> list[Any]:

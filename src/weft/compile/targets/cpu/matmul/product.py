@@ -10,14 +10,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.flow import branch, loop, when
-from weft.compile.emit.values import (
-    call,
-    equal,
-    minimum,
-    negate,
-    rounded,
-    select,
-)
+from weft.compile.emit.values import call, equal, minimum, negate, rounded, select
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library

@@ -92,10 +92,7 @@ class Strips:
 
 
 def in_strips(
-    heights: tuple[int, ...],
-    begin: Any,
-    end: Any,
-    strip: Callable[[Any, Any], None],
+    heights: tuple[int, ...], begin: Any, end: Any, strip: Callable[[Any, Any], None]
 ) -> None:
     """As ``by_heights``, by one loop: heights are known when it runs."""
     tall, *others = heights
@@ -126,10 +123,7 @@ def in_groups(
 
 
 def by_heights(
-    heights: tuple[int, ...],
-    begin: Any,
-    end: Any,
-    strip: Callable[[Any, int], None],
+    heights: tuple[int, ...], begin: Any, end: Any, strip: Callable[[Any, int], None]
 ) -> None:
     """``strip(row, height)`` for all of a range of rows, the tallest strips first."""
     tall, medium, *rest = heights
@@ -194,13 +188,7 @@ def _share(s: Any, width: int) -> Any:
     return share
 
 
-def _narrower(
-    lib: Library,
-    s: Any,
-    height: int,
-    vectors: int,
-    done: Any,
-) -> Any:
+def _narrower(lib: Library, s: Any, height: int, vectors: int, done: Any) -> Any:
     """Tiles that need this many vectors, the last in part; gives the tiles done."""
     tile = lib.tile
     before = (vectors - 1) * tile.lanes

@@ -146,10 +146,7 @@ def _emit_back(lib: Library) -> ir.Function:
     arguments = "*source source_row *to to_row rows columns"
     with lib.function("back", arguments) as (s, function):
         last = s.columns - 1
-        with (
-            loop(0, s.columns, lanes, name="j") as j,
-            loop(0, s.rows, lanes) as i,
-        ):
+        with loop(0, s.columns, lanes, name="j") as j, loop(0, s.rows, lanes) as i:
             some = lane_bits(s.columns - j, lanes)
             for lane, value in enumerate(load_transposed(lib, s, j, i, last)):
                 row = i + lane
