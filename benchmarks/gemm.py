@@ -26,8 +26,8 @@ from llvmlite import ir
 
 import weft
 from weft.compile.emit.control_flow import F32, VOID, function, i64
-from weft.compile.emit.isa import new_module, prepare_function
 from weft.compile.emit.flow import carry
+from weft.compile.emit.isa import new_module, prepare_function
 from weft.compile.emit.values import PTR, Pointer, Value, fma
 from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled
 from weft.compile.targets.cpu.matmul.kinds import RESULTS
