@@ -36,13 +36,13 @@ def loop(
 @contextmanager
 def when(condition: Value) -> Iterator[None]:
     """The body of ``if condition``."""
-    with condition.b.if_then(condition):
+    with condition.b.if_then(condition.ir):
         yield
 
 
 def if_else(condition: Value) -> AbstractContextManager[Any]:
     """Gives the bodies of ``if condition`` and of ``else``."""
-    return condition.b.if_else(condition)
+    return condition.b.if_else(condition.ir)
 
 
 def branch(condition: Any, yes: Callable[[], Any], no: Any = lambda: None) -> None:
@@ -68,7 +68,7 @@ def either(
                 ways.append((make(), b.block))
     phi = b.phi(ways[0][0].type)
     for value, block in ways:
-        phi.add_incoming(value, block)
+        phi.add_incoming(value.ir, block)
     return ways[0][0].made(phi)
 
 
@@ -87,15 +87,15 @@ def carry(
     b.position_at_end(head)
     i = Value(b, b.phi(I64, name="k"))
     held = [Value(b, b.phi(value.type)) for value in values]
-    b.cbranch(i < stop, inside, done)
+    b.cbranch((i < stop).ir, inside, done)
     b.position_at_end(inside)
     after = body(i, held)
-    further = Value(b, b.add(i, i64(step), flags=["nsw"]))
+    further = b.add(i.ir, i64(step), flags=["nsw"])
     for phi, first, later in zip(
         [i, *held], [operand(start), *values], [further, *after], strict=True
     ):
         phi.ir.add_incoming(first, before)
-        phi.ir.add_incoming(later, b.block)
+        phi.ir.add_incoming(operand(later), b.block)
     b.branch(head)
     b.position_at_end(done)
     return held
@@ -113,11 +113,11 @@ def while_less(
     b.position_at_end(head)
     i = Value(b, b.phi(I64))
     i.ir.add_incoming(operand(start), before)
-    b.cbranch(i < stop, body, done)
+    b.cbranch((i < stop).ir, body, done)
     b.position_at_end(body)
 
     def advance(step: Any) -> None:
-        i.ir.add_incoming(i + step, b.block)
+        i.ir.add_incoming((i + step).ir, b.block)
 
     yield i, advance
     b.branch(head)
@@ -130,13 +130,14 @@ def choose(
     """``change()`` if the condition holds, else ``values``."""
     b = condition.b
     before = b.block
-    with b.if_then(condition):
+    with b.if_then(condition.ir):
         changed = change()
         inside = b.block
     merged = []
-    for old, new in zip(map(operand, values), changed, strict=True):
-        phi = b.phi(old.type)
-        phi.add_incoming(old, before)
-        phi.add_incoming(new, inside)
+    for old, new in zip(values, changed, strict=True):
+        first = operand(old)
+        phi = b.phi(first.type)
+        phi.add_incoming(first, before)
+        phi.add_incoming(operand(new), inside)
         merged.append(old.made(phi) if isinstance(old, Pointer) else Value(b, phi))
     return merged

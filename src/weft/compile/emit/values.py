@@ -119,7 +119,8 @@ class Value:
 
     def _apply(self, float_op: str, int_op: str, other: Any) -> Value:
         emit = getattr(self.b, float_op if self.is_float else int_op)
-        return Value(self.b, emit(self.ir, self.like(other).ir))
+        other = other if isinstance(other, Value) else self.like(other)
+        return Value(self.b, emit(self.ir, other.ir))
 
     def __add__(self, other: Any) -> Value:
         return self._apply("fadd", "add", other)
@@ -299,8 +300,8 @@ class Pointer(Value):
 
     def __add__(self, index: Any) -> Pointer:
         """The address so many elements further on."""
-        place = operand(index)
-        return self.made(self.b.gep(self.ir, [place], source_etype=self.element))
+        place = self.b.gep(self.ir, [operand(index)], source_etype=self.element)
+        return Pointer(self.b, place, self.element)
 
     def __getitem__(self, index: Any) -> Value:
         """An element."""
@@ -351,7 +352,9 @@ class Pointer(Value):
 
 
 def operand(x: Any) -> Any:
-    """A value for an instruction: integers have 64 bits."""
+    """LLVM's value for an instruction: integers have 64 bits."""
+    if isinstance(x, Value):
+        return x.ir
     return i64(x) if isinstance(x, int) else x
 
 

@@ -16,6 +16,7 @@ from weft.compile.emit.values import (
     constant,
     declared,
     minimum,
+    operand,
     select,
 )
 
@@ -28,7 +29,7 @@ def filled(vector: Any, value: float) -> Any:
 def splat(scalar: Value, lanes: int) -> Value:
     """A vector that repeats a scalar."""
     b, vector = scalar.b, ir.VectorType(scalar.type, lanes)
-    one = b.insert_element(undefined(vector), scalar, I32(0))
+    one = b.insert_element(undefined(vector), scalar.ir, I32(0))
     first = zeros(ir.VectorType(I32, lanes))
     return Value(b, b.shuffle_vector(one, undefined(vector), first))
 
@@ -36,7 +37,7 @@ def splat(scalar: Value, lanes: int) -> Value:
 def shuffle(x: Value, y: Any, order: Sequence[int]) -> Value:
     """The lanes of two vectors, one after the other, that an order lists."""
     picked = ir.Constant(ir.VectorType(I32, len(order)), list(order))
-    return Value(x.b, x.b.shuffle_vector(x, y, picked))
+    return Value(x.b, x.b.shuffle_vector(x.ir, operand(y), picked))
 
 
 def first_lanes(count: Any, lanes: int) -> Any:
@@ -68,7 +69,7 @@ def lane(vector: Any, scalars: Sequence[Value]) -> Value:
     """A vector whose first lanes are these scalars."""
     b, filled = scalars[0].b, zeros(vector)
     for index, scalar in enumerate(scalars):
-        filled = b.insert_element(filled, scalar, I32(index))
+        filled = b.insert_element(filled, scalar.ir, I32(index))
     return Value(b, filled)
 
 
