@@ -31,6 +31,7 @@ from weft.graph.labels import known_names, labels_of, name_of
 from weft.graph.outside_tensors import LOCK, Capture
 from weft.graph.sharing import Sharing, check_hooks, wants_grad
 from weft.graph.symbol import Restart, Symbol, refusing
+from weft.graph.value_texts import check_shown
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,7 @@ def capture_call(
         returned = sharing.returned(result, out_leaves)
         effects = [*run.effects, *sharing.changes(), *sharing.kept_values()]
         wants = sharing.wants
+        check_shown(run)
         del result, copies, sharing, console
         values, cells = run.close(out_leaves)
         changed = [

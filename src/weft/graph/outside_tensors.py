@@ -47,6 +47,7 @@ from weft.graph.symbol import (
     Symbol,
     refusal,
 )
+from weft.graph.value_texts import ValueText
 from weft.graph.verify import same_type
 
 _new = object.__new__
@@ -106,6 +107,7 @@ class Capture(Building):
     """The interpreter of one capture."""
 
     name = "capture"
+    replays = True
 
     def __init__(self, builder: Builder, names: Mapping[int, str]) -> None:
         super().__init__(builder)
@@ -133,6 +135,7 @@ class Capture(Building):
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # marks for values in texts
+        self.shown: set[str] = set()  # those of them that an effect or a result shows
         self.effects: list[Any] = []  # that every run has, in order
         self.anywhere = False  # whether tensors may be on other devices than the CPU
         self.entered = ""  # the tensor that decided the device
@@ -231,7 +234,7 @@ class Capture(Building):
 
     def _escaped(self, symbol: Symbol) -> BaseException:
         return refusal(
-            f"this tensor ({symbol!r}) belongs to a capture of "
+            f"this tensor ({symbol.described()}) belongs to a capture of "
             f"{self.builder.name!r} that is over, so it has no value; return it from "
             f"the captured function instead.\n  made at {symbol.node.line}"
         )
@@ -274,9 +277,9 @@ class Capture(Building):
         node = self.lift(symbol)
         many = 1
         while True:
-            text = f"{MARK * many}{symbol!r}{MARK}"
+            text = f"{MARK * many}{symbol.described()}{MARK}"
             if self.texts.setdefault(text, (node, spec)) == (node, spec):
-                return text
+                return ValueText(text)
             many += 1
 
     def in_order(self, symbol: Symbol) -> Tensor:

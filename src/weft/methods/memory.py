@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core.device import device as find_device
+from weft.core.dispatch import unable
 from weft.core.mode import mode
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError
@@ -363,9 +364,12 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _check_exchange(x: Any, name: str) -> None:
     """Refuse to exchange the memory of what a tape or a capture refers to."""
     if mode.capture is not None or x._interpreter is not None:
-        raise AutogradError(
-            f"{name}: a tensor's memory cannot be exchanged inside a captured or "
-            "transformed function; make a new tensor"
+        raise unable(
+            AutogradError(
+                f"{name}: a tensor's memory cannot be exchanged inside a captured or "
+                "transformed function; make a new tensor"
+            ),
+            x,
         )
     if x._node is not None:
         raise AutogradError(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.dispatch import unable
 from weft.core.number import Number
 from weft.core.size import Size
 from weft.core.tensor import Tensor
@@ -121,10 +122,13 @@ def as_index(name: str, value: Any) -> Tensor:
 def concrete(name: str, x: Tensor) -> np.ndarray:
     """The values of a tensor, which decide a shape or are looked at by NumPy."""
     if x._interpreter is not None:
-        raise ArgumentError(
-            f"{name}: the result depends on values (in its shape, mostly), which are "
-            f"not known inside {x._interpreter.name}; use where or masked_fill, which "
-            "keep the shape, or call it outside"
+        raise unable(
+            ArgumentError(
+                f"{name}: the result depends on values (in its shape, mostly), which "
+                f"are not known inside {x._interpreter.name}; use where or "
+                "masked_fill, which keep the shape, or call it outside"
+            ),
+            x,
         )
     return x.array()
 

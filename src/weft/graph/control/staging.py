@@ -54,6 +54,7 @@ class Staging(Building):
         scope = Scope() if outer is None else outer.builder.sizes
         super().__init__(Builder(name, scope))
         self.outer = outer
+        self.replays = outer is not None and outer.replays
         self.outside: dict[int, tuple[Tensor, Node]] = {}
         self.grads: dict[int, Tensor | None] = {}  # of the tensors outside
         self.numbers: dict[Any, tuple[Any, Node, Any]] = {}
@@ -72,8 +73,9 @@ class Staging(Building):
         if self.closed:
             symbol = next(a for a in args if isinstance(a, Symbol))
             raise refusal(
-                f"this tensor ({symbol!r}) was made inside {self.describe()}, which is "
-                f"over, so it has no value; return it.\n  made at {symbol.node.line}"
+                f"this tensor ({symbol.described()}) was made inside "
+                f"{self.describe()}, which is over, so it has no value; return it."
+                f"\n  made at {symbol.node.line}"
             )
         return super().process(op, args, params)
 

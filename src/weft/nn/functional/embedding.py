@@ -7,6 +7,7 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.autograd import Function
+from weft.core.dispatch import unable
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.index import take_op
 from weft.ops.operands import as_index
@@ -58,9 +59,13 @@ def _sparse_rows(
             "embedding: sparse=True has no scale_grad_by_freq; pass sparse=False"
         )
     if not (known(weight) and known(ids)):
-        raise ArgumentError(
-            "embedding: gradients are dense in captured programs and transforms; pass "
-            "sparse=False there"
+        raise unable(
+            ArgumentError(
+                "embedding: gradients are dense in captured programs and transforms; "
+                "pass sparse=False there"
+            ),
+            weight,
+            ids,
         )
     return _SparseRows.apply(weight, ids, padding_idx)
 
