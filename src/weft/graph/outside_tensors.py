@@ -27,6 +27,7 @@ from weft.core.tape import Leaf
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.dtype import DType, float64
 from weft.errors import DeviceError, module_stack
+from weft.graph.effects import Printed
 from weft.graph.ir import PICK, Builder, Node, Role, Variable
 from weft.graph.labels import state_names
 from weft.graph.layouts import Layouts
@@ -135,6 +136,7 @@ class Capture(Building):
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # marks for values in texts
+        self.hooks: dict[int, tuple[Any, Any]] = {}  # changed ones, and those before
         self.shown: set[str] = set()  # those of them that an effect or a result shows
         self.effects: list[Any] = []  # that every run has, in order
         self.anywhere = False  # whether tensors may be on other devices than the CPU
@@ -300,6 +302,12 @@ class Capture(Building):
         if self.orders.pairs or self.orders.families:
             self.orders.check_write(tensor, name)
 
+    def is_own(self, tensor: Tensor) -> bool:
+        symbol: Any = tensor
+        if isinstance(tensor, Symbol) and (symbol.given or symbol.source):
+            return False
+        return any(ref() is tensor for ref in self.made)
+
     def freeze(self, tensor: Tensor) -> None:
         """Refuse changes of a tensor in place from here on: eagerly, another tensor
         might change with it."""
@@ -310,6 +318,30 @@ class Capture(Building):
 
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")
+
+    def note_requires_grad(self, tensor: Tensor, wanted: bool) -> None:
+        self.touch(tensor)
+        if getattr(tensor, "given", None) is not None:
+            raise refusal(
+                "requires_grad_: the function changes whether its argument requires "
+                "grad; do that before the call, or use a .detach() of it"
+            )
+        if id(tensor) in self.borrowed:
+            self.effects.append(Printed(tensor.requires_grad_, (wanted,), {}))
+
+    def note_hooks(self, hooks: dict[int, Any]) -> None:
+        self.hooks.setdefault(id(hooks), (hooks, dict(hooks)))
+
+    def check_hooks(self) -> None:
+        """Refuse hooks that stay where they were not before."""
+        while self.hooks:
+            _, (hooks, before) = self.hooks.popitem()
+            if hooks != before and _is_held(hooks):
+                raise refusal(
+                    f"capture of {self.builder.name!r}: the function adds or removes "
+                    "a hook, which later calls would not do; do it outside, or remove "
+                    "the hook again in the function"
+                )
 
     def note_array(self, array: np.ndarray) -> None:
         self.arrays.append(array)
@@ -596,6 +628,12 @@ class Capture(Building):
     def _alive(self, keep: set[int]) -> list[Symbol]:
         found = [s for ref in self.made if (s := ref()) is not None]
         return [s for s in found if id(s) not in keep]
+
+
+def _is_held(hooks: dict[int, Any]) -> bool:
+    """Whether hooks belong to an object that outlives the function."""
+    gc.collect()
+    return sys.getrefcount(hooks) > 3  # besides the caller's, ours and the argument's
 
 
 # While a capture runs, plain tensors say who made them, and one from outside that

@@ -350,6 +350,12 @@ class Building(Interpreter):
         """A symbol in a text."""
         return symbol.described()
 
+    def note_requires_grad(self, tensor: Tensor, wanted: bool) -> None:
+        """Note that a tensor is about to require grad, or no longer."""
+
+    def note_hooks(self, hooks: dict[int, Any]) -> None:
+        """Note that a hook is about to be added or removed."""
+
     def note_array(self, array: np.ndarray) -> None:
         """Note that a NumPy array became a tensor, which each run reads."""
 
@@ -389,6 +395,20 @@ class Building(Interpreter):
     def change(self, tensor: Tensor, name: str) -> None:
         """Called before the operator ``name`` gives a tensor a new value."""
         self.touch(tensor)
+
+    def change_shape(self, tensor: Tensor, name: str) -> None:
+        """Called before the operator ``name`` gives a tensor itself another shape."""
+        self.touch(tensor)
+        if not self.is_own(tensor):
+            raise refusal(
+                f"{name}: this tensor is from outside of {self.describe()}, and a "
+                "program cannot change the shape of the object itself; use "
+                f"{name.rstrip('_')}, and return the result"
+            )
+
+    def is_own(self, tensor: Tensor) -> bool:
+        """Whether a tensor was made while this graph was built."""
+        return tensor._interpreter is self
 
     def frozen_memory(self, name: str) -> BaseException:
         """The error for a change in place of what a Python branch or loop has set."""

@@ -279,6 +279,8 @@ def _reshaped(fn: Callable[..., Any], name: str, given: str) -> Callable[..., An
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         _check_leaf(self, self, name)
+        if mode.capture is not None:
+            mode.capture.change_shape(self, name)
         if any(view._base is self for view in self.storage_record.live_views()):
             raise AutogradError(
                 f"{name}: this tensor has views, which would no longer fit it; use "

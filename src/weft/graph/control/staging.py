@@ -112,10 +112,12 @@ class Staging(Building):
         self.touch(tensor)
         base: Any = tensor if tensor._base is None else tensor._base
         if base._interpreter is not self:
-            raise AutogradError(
-                f"{name}: a tensor from outside cannot be changed in place inside a "
-                "branch or body of cond, scan or a loop; return the new value (a loop: "
-                "as part of what it carries) and assign it outside"
+            raise self.unable(
+                AutogradError(
+                    f"{name}: a tensor from outside cannot be changed in place inside "
+                    "a branch or body of cond, scan or a loop; return the new value (a "
+                    "loop: as part of what it carries) and assign it outside"
+                )
             )
 
     def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
