@@ -16,6 +16,7 @@ from weft import dtype as dtypes
 from weft.core.device import Device, absent, cpu
 from weft.core.device import device as find_device
 from weft.core.dispatch import unable
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DeviceError, ExportError
 from weft.ops.public import UFUNCS
@@ -327,6 +328,11 @@ def shallow_copy(self: Tensor) -> Tensor:
     >>> copy.copy(x).add_(1).data_ptr() == x.data_ptr()
     True
     """
+    if mode.capture is not None:
+        mode.capture.touch(self)
+        if not self.is_leaf:
+            return self.unsqueeze(0).squeeze(0)
+        return self.detach().requires_grad_(self.requires_grad)
     twin = type(self).__new__(type(self))
     self.storage_record.version  # noqa: B018 - made now, so that both share it
     vars(twin).update(vars(self))

@@ -22,7 +22,14 @@ from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph.ir import Builder, Graph, Node
-from weft.graph.symbol import Building, Symbol, refusal, refusing
+from weft.graph.symbol import (
+    Building,
+    CaptureError,
+    Symbol,
+    refusal,
+    refuse,
+    refusing,
+)
 from weft.ops.copies import clone
 from weft.runtime.cpu.buffers import owned
 
@@ -112,8 +119,9 @@ class Staging(Building):
         self.touch(tensor)
         base: Any = tensor if tensor._base is None else tensor._base
         if base._interpreter is not self:
-            raise self.unable(
-                AutogradError(
+            kind = CaptureError if self.replays else AutogradError
+            raise refuse(
+                kind(
                     f"{name}: a tensor from outside cannot be changed in place inside "
                     "a branch or body of cond, scan or a loop; return the new value (a "
                     "loop: as part of what it carries) and assign it outside"
