@@ -155,6 +155,7 @@ def capture_call(
         wants = sharing.wants
         check_shown(run)
         run.check_hooks()
+        run.check_conjugates(out_leaves)
         del result, copies, sharing, console
         values, cells = run.close(out_leaves)
         changed = [

@@ -136,6 +136,7 @@ class Capture(Building):
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # marks for values in texts
+        self.conjugates: list[Any] = []  # memory, and a reference to that of a conj()
         self.hooks: dict[int, tuple[Any, Any]] = {}  # changed ones, and those before
         self.shown: set[str] = set()  # those of them that an effect or a result shows
         self.effects: list[Any] = []  # that every run has, in order
@@ -299,6 +300,8 @@ class Capture(Building):
 
     def change(self, tensor: Tensor, name: str) -> None:
         super().change(tensor, name)
+        if self.conjugates:
+            self._check_conjugates(tensor, name)
         if self.orders.pairs or self.orders.families:
             self.orders.check_write(tensor, name)
 
@@ -318,6 +321,35 @@ class Capture(Building):
 
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")
+
+    def note_conjugate(self, tensor: Tensor, made: Tensor) -> None:
+        there = self._is_there(tensor) or self._shows_conjugate(tensor)
+        refs = tensor.storage_record, weakref.ref(made.storage_record), there
+        self.conjugates.append(refs)
+
+    def _shows_conjugate(self, tensor: Tensor) -> bool:
+        """Whether a tensor is the ``conj()`` of one that there is outside."""
+        storage = tensor.storage_record
+        return any(made() is storage and there for _, made, there in self.conjugates)
+
+    def check_conjugates(self, leaves: list[Any]) -> None:
+        """Refuse results that would have to show changes of a tensor outside."""
+        for leaf in leaves:
+            if isinstance(leaf, Symbol) and self._shows_conjugate(leaf):
+                raise refusal(
+                    f"capture of {self.builder.name!r}: a result is the conj() of a "
+                    "tensor from outside, whose later changes it would have to show; "
+                    "return conj_physical(), which is a copy"
+                )
+
+    def _check_conjugates(self, tensor: Tensor, name: str) -> None:
+        """Refuse a change that a ``conj()`` of the tensor would have to show."""
+        for storage, made, _ in self.conjugates:
+            if storage is tensor.storage_record and made() is not None:
+                raise refusal(
+                    f"{name}: a conj() of this tensor is in use, and a program does "
+                    "not show the change there; use conj_physical(), which is a copy"
+                )
 
     def note_requires_grad(self, tensor: Tensor, wanted: bool) -> None:
         self.touch(tensor)

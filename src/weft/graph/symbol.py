@@ -350,6 +350,9 @@ class Building(Interpreter):
         """A symbol in a text."""
         return symbol.described()
 
+    def note_conjugate(self, tensor: Tensor, made: Tensor) -> None:
+        """Note that one tensor is the ``conj()`` of another."""
+
     def note_requires_grad(self, tensor: Tensor, wanted: bool) -> None:
         """Note that a tensor is about to require grad, or no longer."""
 

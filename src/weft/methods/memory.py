@@ -321,12 +321,12 @@ class Memory:
         return _by_element(self, callable, x, y)
 
     def is_conj(self: Any) -> bool:
-        """Whether a conjugate is still to be taken; it is taken at once here.
+        """Whether this is the ``conj()`` of another tensor, whose changes it shows.
 
         >>> weft.tensor([1j]).conj().is_conj()
-        False
+        True
         """
-        return False
+        return self.storage_record.conjugates % 2 == 1
 
     def is_neg(self: Any) -> bool:
         """Whether a sign is still to be changed; it is changed at once here.
@@ -337,14 +337,20 @@ class Memory:
         return False
 
     def resolve_conj(self: Any) -> Tensor:
-        """The tensor itself: conjugates are taken at once.
+        """A copy of the ``conj()`` of another tensor; else the tensor itself.
 
-        >>> weft.tensor([1j]).conj().resolve_conj()
-        tensor([0.-1.j])
+        >>> weft.tensor([1j]).conj().resolve_conj().add_(1)
+        tensor([1.-1.j])
+        """
+        return self.clone() if self.storage_record.conjugates else self
+
+    def resolve_neg(self: Any) -> Tensor:
+        """The tensor itself: signs are changed at once.
+
+        >>> (-weft.ones(1)).resolve_neg()
+        tensor([-1.])
         """
         return self
-
-    resolve_neg = resolve_conj
 
     @property
     def output_nr(self: Any) -> int:

@@ -15,6 +15,7 @@ from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs as absolute
+from weft.ops.complex_numbers import conjugated
 from weft.ops.copies import cast
 from weft.ops.creation import full, ones
 from weft.ops.elementwise import check_accepts
@@ -155,7 +156,7 @@ def conj_physical(input: Tensor) -> Tensor:
     >>> weft.conj_physical(weft.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return input.conj() if input.dtype.is_complex else input.clone()
+    return conjugated(input) if input.dtype.is_complex else input.clone()
 
 
 @public()

@@ -296,7 +296,9 @@ def conj(value: Any) -> Any:
     if type(value) is Tensor and value._data.dtype.char not in "FD":
         return value
     if isinstance(value, Tensor):
-        return value.conj() if value.dtype.is_complex else value
+        from weft.ops.complex_numbers import conjugated
+
+        return conjugated(value) if value.dtype.is_complex else value
     return value.conjugate()
 
 
