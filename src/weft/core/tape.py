@@ -62,6 +62,7 @@ class Storage:
     blurred_at = 0  # the last change whose region is not known
     views: list[weakref.ref[Any]] | None = None
     conjugates = 0  # how many ``conj()`` made it; it is not written to by users
+    conjugate_of: Storage | None = None  # whose changes it shows: kept alive for that
     conjugated: list[tuple[Any, Any, Any]] | None = None  # what ``conj()`` made of it
 
     def touch(self, op_name: str, where: Any = None, region: Any = None) -> None:
@@ -87,6 +88,7 @@ class Storage:
     def add_conjugate(self, source: np.ndarray, made: Any) -> None:
         """Let a tensor, the conjugate of this memory's ``source``, show its changes."""
         made._data.flags.writeable = False
+        made.storage_record.conjugate_of = self
         refs = weakref.ref(made._data), weakref.ref(made.storage_record), source
         alive = [entry for entry in self.conjugated or () if entry[0]() is not None]
         self.conjugated = [*alive, refs]

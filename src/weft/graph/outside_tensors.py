@@ -306,8 +306,8 @@ class Capture(Building):
             self.orders.check_write(tensor, name)
 
     def is_own(self, tensor: Tensor) -> bool:
-        symbol: Any = tensor
-        if isinstance(tensor, Symbol) and (symbol.given or symbol.source):
+        shown = getattr(tensor, "given", None), getattr(tensor, "source", None)
+        if any(one is not None for one in shown):
             return False
         return any(ref() is tensor for ref in self.made)
 
@@ -369,6 +369,8 @@ class Capture(Building):
         while self.hooks:
             _, (hooks, before) = self.hooks.popitem()
             if hooks != before and _is_held(hooks):
+                hooks.clear()
+                hooks.update(before)
                 raise refusal(
                     f"capture of {self.builder.name!r}: the function adds or removes "
                     "a hook, which later calls would not do; do it outside, or remove "

@@ -50,6 +50,7 @@ def _put_back(before: dict[str, Any]) -> None:
 
         switch_anomaly(before["detect_anomaly"])
     set_num_threads(before["the number of threads"])
+    vars(OPTIONS).clear()
     vars(OPTIONS).update(before["the print options"])
     for name, value in before["weft.config"].items():
         setattr(config, name, value)

@@ -42,7 +42,7 @@ conjugated: Public = unary(
 )
 
 
-@public(method=True, ufuncs=("conjugate",), array_api=True)
+@public(method=True)
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate, which shows later changes of ``input``.
 
@@ -64,6 +64,16 @@ def conj(input: Tensor) -> Tensor:
         input.storage_record.add_conjugate(input._data, out)
     out.storage_record.conjugates = input.storage_record.conjugates + 1
     return out
+
+
+@public(method=True, inplace="", ufuncs=("conjugate",), array_api="conj")
+def conj_physical(input: Tensor) -> Tensor:
+    """The complex conjugate, in memory of its own.
+
+    >>> weft.conj_physical(weft.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
+    return conjugated(input) if input.dtype.is_complex else input.clone()
 
 
 def _complex_samples(rng: np.random.Generator) -> Any:

@@ -15,7 +15,6 @@ from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs as absolute
-from weft.ops.complex_numbers import conjugated
 from weft.ops.copies import cast
 from weft.ops.creation import full, ones
 from weft.ops.elementwise import check_accepts
@@ -147,16 +146,6 @@ def fill(input: Tensor, value: Any) -> Tensor:
     tensor([3., 3.])
     """
     return input.clone().fill_(value)
-
-
-@public(method=True, inplace="")
-def conj_physical(input: Tensor) -> Tensor:
-    """The complex conjugate, in memory of its own.
-
-    >>> weft.conj_physical(weft.tensor([1 + 2j]))
-    tensor([1.-2.j])
-    """
-    return conjugated(input) if input.dtype.is_complex else input.clone()
 
 
 @public()
