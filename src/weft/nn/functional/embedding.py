@@ -7,11 +7,10 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.autograd import Function
-from weft.core.dispatch import unable
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.index import take_op
 from weft.ops.operands import as_index
-from weft.ops.require import known, require_index
+from weft.ops.require import known, require_index, require_known
 
 
 def embedding(
@@ -58,15 +57,11 @@ def _sparse_rows(
         raise ArgumentError(
             "embedding: sparse=True has no scale_grad_by_freq; pass sparse=False"
         )
-    if not (known(weight) and known(ids)):
-        raise unable(
-            ArgumentError(
-                "embedding: gradients are dense in captured programs and transforms; "
-                "pass sparse=False there"
-            ),
-            weight,
-            ids,
-        )
+    error = ArgumentError(
+        "embedding: gradients are dense in captured programs and transforms; pass "
+        "sparse=False there"
+    )
+    require_known(error, weight, ids)
     return _SparseRows.apply(weight, ids, padding_idx)
 
 
