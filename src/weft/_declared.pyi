@@ -77,6 +77,7 @@ from weft.ops.comparison import lt as lt
 from weft.ops.comparison import ne as ne
 from weft.ops.complex_numbers import complex as complex
 from weft.ops.complex_numbers import conj as conj
+from weft.ops.complex_numbers import conj_physical as conj_physical
 from weft.ops.complex_numbers import imag as imag
 from weft.ops.complex_numbers import isreal as isreal
 from weft.ops.complex_numbers import polar as polar
@@ -86,7 +87,6 @@ from weft.ops.complex_numbers import view_as_real as view_as_real
 from weft.ops.compositions import addbmm as addbmm
 from weft.ops.compositions import as_strided_scatter as as_strided_scatter
 from weft.ops.compositions import binomial as binomial
-from weft.ops.compositions import conj_physical as conj_physical
 from weft.ops.compositions import constant_pad_nd as constant_pad_nd
 from weft.ops.compositions import fill as fill
 from weft.ops.compositions import frexp as frexp

@@ -80,10 +80,10 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str = "") -> Any:
     @functools.wraps(inner)
     def call(*args: Any, **kwargs: Any) -> Any:
         if mode.capture is not None:
-            from weft.graph.symbol import CaptureError
+            from weft.graph.symbol import refusal
 
             why = f" ({reason})" if reason else ""
-            raise CaptureError(
+            raise refusal(
                 f"{name} is excluded from compiled programs by compiler.disable{why}; "
                 "call it outside, or compile with fullgraph=False"
             )

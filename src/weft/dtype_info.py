@@ -7,8 +7,35 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.dtype import INT, Named, as_dtype, default_dtype
-from weft.errors import DTypeError
+from weft.dtype import INT, DType, Named, as_dtype, default_dtype
+from weft.errors import ArgumentError, DTypeError
+
+
+def wrapped(value: Any, dtype: DType) -> Any:
+    """An integer brought into its dtype's range, as C would."""
+    if dtype.category == INT and isinstance(value, int):
+        bits = 8 * dtype.itemsize
+        value &= (1 << bits) - 1
+        if dtype.is_signed and value >> (bits - 1):
+            value -= 1 << bits
+    return value
+
+
+def check_stored(name: str, value: Any, dtype: DType) -> None:
+    """Refuse a number as an element of an integer dtype that cannot hold it.
+
+    As in PyTorch, a fraction is cut off, and a negative number wraps around in an
+    unsigned dtype.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if dtype.category != INT or type(value) not in (int, float):
+        return
+    info = np.iinfo(dtype.np)
+    if not (info.min or -info.max) <= value <= info.max:
+        raise ArgumentError(
+            f"{name}: {value} does not fit into {dtype.name} ({info.min} to "
+            f"{info.max}); convert the tensor to a wider dtype first"
+        )
 
 
 class finfo:

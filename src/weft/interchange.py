@@ -15,6 +15,8 @@ from weft import dlpack, late
 from weft import dtype as dtypes
 from weft.core.device import Device, absent, cpu
 from weft.core.device import device as find_device
+from weft.core.dispatch import unable
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DeviceError, ExportError
 from weft.ops.public import UFUNCS
@@ -25,9 +27,12 @@ API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
     """A tensor's values as an array, refused where derivatives would be lost."""
     if x._interpreter is not None:
-        raise AutogradError(
-            f"{name}: this tensor is inside {x._interpreter.name}, which cannot look "
-            f"into other libraries; use Weft's functions here, or {remedy}"
+        raise unable(
+            AutogradError(
+                f"{name}: this tensor is inside {x._interpreter.name}, which cannot "
+                f"look into other libraries; use Weft's functions here, or {remedy}"
+            ),
+            x,
         )
     if x._node is not None:
         raise AutogradError(
@@ -323,6 +328,11 @@ def shallow_copy(self: Tensor) -> Tensor:
     >>> copy.copy(x).add_(1).data_ptr() == x.data_ptr()
     True
     """
+    if mode.capture is not None:
+        mode.capture.touch(self)
+        if not self.is_leaf:
+            return self.unsqueeze(0).squeeze(0)
+        return self.detach().requires_grad_(self.requires_grad)
     twin = type(self).__new__(type(self))
     self.storage_record.version  # noqa: B018 - made now, so that both share it
     vars(twin).update(vars(self))

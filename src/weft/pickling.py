@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.modes import no_grad
+from weft.core.dispatch import unable
 from weft.core.op import Op
 from weft.core.tensor import Tensor
 from weft.errors import WeftError
@@ -36,9 +37,12 @@ class PickleRefused(WeftError, TypeError):
 def reduce(self: Any, protocol: Any = None) -> tuple[Any, ...]:
     """The function and values that rebuild a tensor: ``pickle``'s protocol."""
     if self._interpreter is not None:
-        raise PickleRefused(
-            f"pickle: a value inside {self._interpreter.name} stands for others and "
-            "has none of its own; pickle the results of the call"
+        raise unable(
+            PickleRefused(
+                f"pickle: a value inside {self._interpreter.name} stands for others "
+                "and has none of its own; pickle the results of the call"
+            ),
+            self,
         )
     if not self.is_leaf and _sent():
         raise PickleRefused(

@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from weft import dtype as dtypes
 from weft.core.device import Device, cpu
+from weft.core.dispatch import unable
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype
 from weft.errors import ArgumentError, DeviceError, DTypeError
@@ -31,9 +32,12 @@ def memory_of(x: Tensor) -> np.ndarray:
     if held is array:  # a smaller tensor than its memory, since resize_
         array = memory
     if not x.is_cpu or not isinstance(array, np.ndarray) or x._interpreter is not None:
-        raise DeviceError(
-            "storage: expected a tensor of values in host memory, got a "
-            f"{type(x).__name__} on {x.device.name!r}; move it with .cpu()"
+        raise unable(
+            DeviceError(
+                "storage: expected a tensor of values in host memory, got a "
+                f"{type(x).__name__} on {x.device.name!r}; move it with .cpu()"
+            ),
+            x,
         )
     x.storage_record.exposed = True
     low, high = np.lib.array_utils.byte_bounds(array)

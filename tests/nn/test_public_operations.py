@@ -38,7 +38,7 @@ INSIDE = {
     "weft.ops.copies": {"in_float32"},
     "weft.ops.elementwise": {"check_accepts"},
     "weft.ops.operands": {"as_index"},
-    "weft.ops.require": {"known", "require", "require_index"},
+    "weft.ops.require": {"known", "require", "require_index", "require_known"},
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
     "weft.core.mode": {"mode"},

@@ -87,13 +87,15 @@ class set_detect_anomaly:
         self, mode: bool, check_nan: bool = True, *, check_inf: bool = True
     ) -> None:
         self.before = modes.anomaly
-        _switch((check_nan, check_inf) if mode and (check_nan or check_inf) else None)
+        switch_anomaly(
+            (check_nan, check_inf) if mode and (check_nan or check_inf) else None
+        )
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *error: object) -> None:
-        _switch(self.before)
+        switch_anomaly(self.before)
 
 
 def is_anomaly_enabled() -> bool:
@@ -105,7 +107,8 @@ def is_anomaly_enabled() -> bool:
     return modes.anomaly is not None
 
 
-def _switch(wanted: Wanted | None) -> None:
+def switch_anomaly(wanted: Wanted | None) -> None:
+    """Look for non-finite values of these kinds (None: of none)."""
     others = tuple(o for o in modes.observers if o is not _watch)
     modes.anomaly = wanted
     watching = others if wanted is None else (*others, _watch)

@@ -11,7 +11,7 @@ import functools
 from typing import Any, NamedTuple
 
 from weft.autograd.modes import no_grad
-from weft.core.dispatch import bind
+from weft.core.dispatch import bind, unable
 from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.tape import Leaf
@@ -273,9 +273,12 @@ class _Call:
         """An argument that ``forward`` has changed, with its new history."""
         who = f"{self.cls.__name__}.forward: mark_dirty"
         if mode.capture is not None or x._interpreter is not None:
-            raise AutogradError(
-                f"{who} is not for captured functions or transforms; return a new "
-                "tensor"
+            raise unable(
+                AutogradError(
+                    f"{who} is not for captured functions or transforms; return a new "
+                    "tensor"
+                ),
+                x,
             )
         if x._base is not None and out._node is not None:
             raise AutogradError(f"{who}: a view cannot be changed so; pass its base")

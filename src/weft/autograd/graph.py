@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.autograd.engine import GradientEdge
 from weft.core import tape
-from weft.core.dispatch import Evaluator
+from weft.core.dispatch import Evaluator, unable
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError
@@ -88,9 +88,11 @@ class saved_tensors_hooks:
 
     def __enter__(self) -> None:
         if mode.capture is not None:
-            raise AutogradError(
-                "saved_tensors_hooks: a captured function saves what its program "
-                "needs; use the hooks outside of it"
+            raise unable(
+                AutogradError(
+                    "saved_tensors_hooks: a captured function saves what its program "
+                    "needs; use the hooks outside of it"
+                )
             )
         if mode.saved_refusal is not None:
             raise RuntimeError(mode.saved_refusal)

@@ -48,6 +48,10 @@ class Interpreter:
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         raise NotImplementedError
 
+    def unable(self, error: BaseException) -> BaseException:
+        """The error as functions inside are to see it: see ``unable`` below."""
+        return error
+
     def taking(self) -> AbstractContextManager[None]:
         """Let operators that take no tracer (random numbers) belong here as well."""
         return nullcontext()
@@ -55,6 +59,18 @@ class Interpreter:
     def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """Call a module on this interpreter's tracers."""
         return module._run_forward(args, kwargs)
+
+
+def unable(error: BaseException, *tensors: Any) -> BaseException:
+    """The error to raise for what works eagerly, but not in a capture or transform.
+
+    In a captured function no handler of the function's own sees it: the program would
+    be captured with whatever the handler does instead.
+    """
+    running = mode.capture
+    for x in tensors:
+        running = running or x._interpreter
+    return error if running is None else running.unable(error)
 
 
 class Evaluator:

@@ -61,6 +61,9 @@ class Storage:
     regions: list[tuple[int, Any]] | None = None  # what single changes have written to
     blurred_at = 0  # the last change whose region is not known
     views: list[weakref.ref[Any]] | None = None
+    conjugates = 0  # how many ``conj()`` made it; it is not written to by users
+    conjugate_of: Storage | None = None  # whose changes it shows: kept alive for that
+    conjugated: list[tuple[Any, Any, Any]] | None = None  # what ``conj()`` made of it
 
     def touch(self, op_name: str, where: Any = None, region: Any = None) -> None:
         """Note that an in-place operator has written here (``where`` in the code).
@@ -79,6 +82,29 @@ class Storage:
             self.regions.append((number, region))
         else:
             self.blurred_at, self.regions = number, None
+        if self.conjugated is not None:
+            self.conjugate_again(where or (code, lasti))
+
+    def add_conjugate(self, source: np.ndarray, made: Any) -> None:
+        """Let a tensor, the conjugate of this memory's ``source``, show its changes."""
+        made._data.flags.writeable = False
+        made.storage_record.conjugate_of = self
+        refs = weakref.ref(made._data), weakref.ref(made.storage_record), source
+        alive = [entry for entry in self.conjugated or () if entry[0]() is not None]
+        self.conjugated = [*alive, refs]
+
+    def conjugate_again(self, where: Any) -> None:
+        """Bring what ``conj()`` made of this memory up to date after a change."""
+        kept = []
+        for entry in self.conjugated or ():
+            made, storage, source = entry[0](), entry[1](), entry[2]
+            if made is not None and storage is not None:
+                made.flags.writeable = True
+                np.conjugate(source, out=made)
+                made.flags.writeable = False
+                storage.touch("conj", where)
+                kept.append(entry)
+        self.conjugated = kept or None
 
     def disturbs(self, value: Any, since: int) -> bool:
         """Whether a tensor over this memory has other elements than at that time."""
@@ -119,6 +145,8 @@ def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
         storage.changed_at = storage.blurred_at = number
         storage.change = change
         storage.regions = None
+        if storage.conjugated is not None:
+            storage.conjugate_again(where)
 
 
 def _overlap(one: np.ndarray, other: np.ndarray) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft import late
 from weft.core.device import Device, cpu
+from weft.core.mode import mode
 from weft.core.size import Shape, Size
 from weft.core.tape import Leaf, Storage, keep_in_row
 from weft.errors import AutogradError, DTypeError, ShapeError
@@ -133,6 +134,8 @@ class Tensor(_Methods):
         >>> weft.ones(2).requires_grad_().requires_grad
         True
         """
+        if mode.capture is not None and self.requires_grad != bool(requires_grad):
+            mode.capture.note_requires_grad(self, bool(requires_grad))
         if not requires_grad:
             if not self.is_leaf:
                 raise AutogradError(

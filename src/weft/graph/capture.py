@@ -29,8 +29,10 @@ from weft.graph.effects import Copies, nodes_of
 from weft.graph.ir import Builder, Node
 from weft.graph.labels import known_names, labels_of, name_of
 from weft.graph.outside_tensors import LOCK, Capture
+from weft.graph.settings import kept_settings
 from weft.graph.sharing import Sharing, check_hooks, wants_grad
 from weft.graph.symbol import Restart, Symbol, refusing
+from weft.graph.value_texts import check_shown
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def capture_call(
         begun = [(x, x.node, x._node) for x in tensors if isinstance(x, Symbol)]
         console = Console(run)
         mode.undone = console.show, copies.change_given
-        with console.listening():
+        with console.listening(), kept_settings():
             result = _run(fn, copies)
         mode.undone = ()
         out_leaves, outs = tree_flatten(result)
@@ -151,6 +153,9 @@ def capture_call(
         returned = sharing.returned(result, out_leaves)
         effects = [*run.effects, *sharing.changes(), *sharing.kept_values()]
         wants = sharing.wants
+        check_shown(run)
+        run.check_hooks()
+        run.check_conjugates(out_leaves)
         del result, copies, sharing, console
         values, cells = run.close(out_leaves)
         changed = [

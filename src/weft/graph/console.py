@@ -13,7 +13,6 @@ import builtins
 import copy
 import io
 import logging
-import re
 import sys
 import time
 import warnings
@@ -26,21 +25,12 @@ from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import called_by_user
 from weft.graph.effects import Built, Constant, Printed, Text
-from weft.graph.symbol import MARK, refusal
-
-_MARKED = re.compile(f"({MARK}+[^{MARK}]*{MARK})")
+from weft.graph.symbol import refusal
+from weft.graph.value_texts import is_marked, text_recipe
 
 
 class DebuggerWanted(BaseException):
     """The captured function called the debugger: values must be there to look at."""
-
-
-def text_recipe(run: Any, text: str) -> Any:
-    """The recipe of a text in which marks stand for tensors."""
-    if MARK not in text:
-        return text
-    parts = [run.texts.get(part, part) for part in _MARKED.split(text)]
-    return Text(tuple(parts))
 
 
 class Console:
@@ -150,7 +140,7 @@ class Console:
     ) -> None:  # fmt: skip
         """Warn inside the function's own ``catch_warnings``, which decides what becomes
         of it: an error, an item of a list, nothing, or a message after each run."""
-        if MARK in str(message):
+        if is_marked(str(message)):
             raise refusal(
                 "compile: the function warns of a tensor's value inside "
                 "warnings.catch_warnings, which needs the value now. Warn outside of it"

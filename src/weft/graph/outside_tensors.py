@@ -27,6 +27,7 @@ from weft.core.tape import Leaf
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.dtype import DType, float64
 from weft.errors import DeviceError, module_stack
+from weft.graph.effects import Printed
 from weft.graph.ir import PICK, Builder, Node, Role, Variable
 from weft.graph.labels import state_names
 from weft.graph.layouts import Layouts
@@ -47,6 +48,7 @@ from weft.graph.symbol import (
     Symbol,
     refusal,
 )
+from weft.graph.value_texts import ValueText
 from weft.graph.verify import same_type
 
 _new = object.__new__
@@ -106,6 +108,7 @@ class Capture(Building):
     """The interpreter of one capture."""
 
     name = "capture"
+    replays = True
 
     def __init__(self, builder: Builder, names: Mapping[int, str]) -> None:
         super().__init__(builder)
@@ -133,6 +136,9 @@ class Capture(Building):
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # marks for values in texts
+        self.conjugates: list[Any] = []  # memory, and a reference to that of a conj()
+        self.hooks: dict[int, tuple[Any, Any]] = {}  # changed ones, and those before
+        self.shown: set[str] = set()  # those of them that an effect or a result shows
         self.effects: list[Any] = []  # that every run has, in order
         self.anywhere = False  # whether tensors may be on other devices than the CPU
         self.entered = ""  # the tensor that decided the device
@@ -231,7 +237,7 @@ class Capture(Building):
 
     def _escaped(self, symbol: Symbol) -> BaseException:
         return refusal(
-            f"this tensor ({symbol!r}) belongs to a capture of "
+            f"this tensor ({symbol.described()}) belongs to a capture of "
             f"{self.builder.name!r} that is over, so it has no value; return it from "
             f"the captured function instead.\n  made at {symbol.node.line}"
         )
@@ -274,9 +280,9 @@ class Capture(Building):
         node = self.lift(symbol)
         many = 1
         while True:
-            text = f"{MARK * many}{symbol!r}{MARK}"
+            text = f"{MARK * many}{symbol.described()}{MARK}"
             if self.texts.setdefault(text, (node, spec)) == (node, spec):
-                return text
+                return ValueText(text)
             many += 1
 
     def in_order(self, symbol: Symbol) -> Tensor:
@@ -294,8 +300,16 @@ class Capture(Building):
 
     def change(self, tensor: Tensor, name: str) -> None:
         super().change(tensor, name)
+        if self.conjugates:
+            self._check_conjugates(tensor, name)
         if self.orders.pairs or self.orders.families:
             self.orders.check_write(tensor, name)
+
+    def is_own(self, tensor: Tensor) -> bool:
+        shown = getattr(tensor, "given", None), getattr(tensor, "source", None)
+        if any(one is not None for one in shown):
+            return False
+        return any(ref() is tensor for ref in self.made)
 
     def freeze(self, tensor: Tensor) -> None:
         """Refuse changes of a tensor in place from here on: eagerly, another tensor
@@ -307,6 +321,61 @@ class Capture(Building):
 
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")
+
+    def note_conjugate(self, tensor: Tensor, made: Tensor) -> None:
+        there = self._is_there(tensor) or self._shows_conjugate(tensor)
+        refs = tensor.storage_record, weakref.ref(made.storage_record), there
+        self.conjugates.append(refs)
+
+    def _shows_conjugate(self, tensor: Tensor) -> bool:
+        """Whether a tensor is the ``conj()`` of one that there is outside."""
+        storage = tensor.storage_record
+        return any(made() is storage and there for _, made, there in self.conjugates)
+
+    def check_conjugates(self, leaves: list[Any]) -> None:
+        """Refuse results that would have to show changes of a tensor outside."""
+        for leaf in leaves:
+            if isinstance(leaf, Symbol) and self._shows_conjugate(leaf):
+                raise refusal(
+                    f"capture of {self.builder.name!r}: a result is the conj() of a "
+                    "tensor from outside, whose later changes it would have to show; "
+                    "return conj_physical(), which is a copy"
+                )
+
+    def _check_conjugates(self, tensor: Tensor, name: str) -> None:
+        """Refuse a change that a ``conj()`` of the tensor would have to show."""
+        for storage, made, _ in self.conjugates:
+            if storage is tensor.storage_record and made() is not None:
+                raise refusal(
+                    f"{name}: a conj() of this tensor is in use, and a program does "
+                    "not show the change there; use conj_physical(), which is a copy"
+                )
+
+    def note_requires_grad(self, tensor: Tensor, wanted: bool) -> None:
+        self.touch(tensor)
+        if getattr(tensor, "given", None) is not None:
+            raise refusal(
+                "requires_grad_: the function changes whether its argument requires "
+                "grad; do that before the call, or use a .detach() of it"
+            )
+        if id(tensor) in self.borrowed:
+            self.effects.append(Printed(tensor.requires_grad_, (wanted,), {}))
+
+    def note_hooks(self, hooks: dict[int, Any]) -> None:
+        self.hooks.setdefault(id(hooks), (hooks, dict(hooks)))
+
+    def check_hooks(self) -> None:
+        """Refuse hooks that stay where they were not before."""
+        while self.hooks:
+            _, (hooks, before) = self.hooks.popitem()
+            if hooks != before and _is_held(hooks):
+                hooks.clear()
+                hooks.update(before)
+                raise refusal(
+                    f"capture of {self.builder.name!r}: the function adds or removes "
+                    "a hook, which later calls would not do; do it outside, or remove "
+                    "the hook again in the function"
+                )
 
     def note_array(self, array: np.ndarray) -> None:
         self.arrays.append(array)
@@ -593,6 +662,12 @@ class Capture(Building):
     def _alive(self, keep: set[int]) -> list[Symbol]:
         found = [s for ref in self.made if (s := ref()) is not None]
         return [s for s in found if id(s) not in keep]
+
+
+def _is_held(hooks: dict[int, Any]) -> bool:
+    """Whether hooks belong to an object that outlives the function."""
+    gc.collect()
+    return sys.getrefcount(hooks) > 3  # besides the caller's, ours and the argument's
 
 
 # While a capture runs, plain tensors say who made them, and one from outside that

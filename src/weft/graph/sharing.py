@@ -14,7 +14,6 @@ from weft.core.pytree import tree_flatten
 from weft.core.size import Size
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
-from weft.graph.console import text_recipe
 from weft.graph.effects import (
     MUTABLE,
     Argument,
@@ -32,7 +31,8 @@ from weft.graph.effects import (
 )
 from weft.graph.ir import Node, sized
 from weft.graph.outside_tensors import ABSENT, Attribute, Capture, is_outside
-from weft.graph.symbol import MARK, Symbol, refusal
+from weft.graph.symbol import Symbol, refusal
+from weft.graph.value_texts import is_marked, text_recipe
 from weft.ops.copies import clone
 
 
@@ -87,7 +87,7 @@ class Sharing:
         if type(leaf) is Number or sized(leaf):
             return True
         if isinstance(leaf, str):
-            return MARK in leaf
+            return is_marked(leaf)
         if type(leaf) is frozenset:
             return any(map(sized, leaf))
         return isinstance(leaf, MUTABLE) and self._is_new(leaf)

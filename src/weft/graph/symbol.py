@@ -7,6 +7,7 @@ that symbols belong to, appends a node and returns its symbol.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -22,7 +23,7 @@ from weft.core.size import Shape, Size, hinted
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.dtype import DType
-from weft.errors import WeftError
+from weft.errors import WeftError, called_by_user
 from weft.graph.interpret import resolve
 from weft.graph.ir import DETACH, RENEW, Builder, GraphError, Node, type_text
 from weft.ops.inplace import replay, with_region
@@ -36,13 +37,13 @@ class CaptureError(WeftError, RuntimeError, TypeError):
 
 
 class Refused(BaseException):
-    """A ``CaptureError`` on its way out of the function that is being captured.
+    """An error of the capture on its way out of the function that is being captured.
 
     Handlers of the function's own must not see it, so it is no ``Exception``: the
     program would be captured with whatever they do instead.
     """
 
-    def __init__(self, error: CaptureError) -> None:
+    def __init__(self, error: WeftError) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -65,7 +66,7 @@ def refusal(message: str) -> BaseException:
     return refuse(CaptureError(message))
 
 
-def refuse(error: CaptureError) -> BaseException:
+def refuse(error: WeftError) -> BaseException:
     """The same for an error that was made before."""
     if mode.refusals is None:
         return error
@@ -82,7 +83,7 @@ def refusing() -> Iterator[None]:
     if mode.refusals is not None:
         yield
         return
-    refusals: list[CaptureError] = []
+    refusals: list[WeftError] = []
     mode.refusals = refusals
     try:
         yield
@@ -281,8 +282,14 @@ class Symbol(Tracer):
             if inside and twin.source is not None and not known:
                 _hold_all(twin, twin.source)
 
-    def __repr__(self) -> str:
+    def described(self) -> str:
+        """The symbol itself as a text: its operator, name and type."""
         return f"<{self.node.op.name} {self.name!r} {type_text(self.node.type)}>"
+
+    def __repr__(self) -> str:
+        if called_by_user(sys._getframe(1)):
+            return self._interpreter.text_of(self, "")
+        return self.described()
 
     def __str__(self) -> str:
         return self._interpreter.text_of(self, "")
@@ -317,10 +324,14 @@ class Building(Interpreter):
     symbols: type[Symbol] = Symbol
     writes = False  # whether something was changed in place
     device = cpu  # of all symbols
+    replays = False  # whether a run of the program stands for a call of a function
 
     def __init__(self, builder: Builder) -> None:
         super().__init__()
         self.builder = builder
+
+    def unable(self, error: Any) -> BaseException:
+        return refuse(error)
 
     def note_layout(self, symbol: Symbol) -> None:
         """Note that the program depends on the layout of a symbol's memory."""
@@ -337,7 +348,16 @@ class Building(Interpreter):
 
     def text_of(self, symbol: Symbol, spec: str) -> str:
         """A symbol in a text."""
-        return repr(symbol)
+        return symbol.described()
+
+    def note_conjugate(self, tensor: Tensor, made: Tensor) -> None:
+        """Note that one tensor is the ``conj()`` of another."""
+
+    def note_requires_grad(self, tensor: Tensor, wanted: bool) -> None:
+        """Note that a tensor is about to require grad, or no longer."""
+
+    def note_hooks(self, hooks: dict[int, Any]) -> None:
+        """Note that a hook is about to be added or removed."""
 
     def note_array(self, array: np.ndarray) -> None:
         """Note that a NumPy array became a tensor, which each run reads."""
@@ -378,6 +398,20 @@ class Building(Interpreter):
     def change(self, tensor: Tensor, name: str) -> None:
         """Called before the operator ``name`` gives a tensor a new value."""
         self.touch(tensor)
+
+    def change_shape(self, tensor: Tensor, name: str) -> None:
+        """Called before the operator ``name`` gives a tensor itself another shape."""
+        self.touch(tensor)
+        if not self.is_own(tensor):
+            raise refusal(
+                f"{name}: this tensor is from outside of {self.describe()}, and a "
+                "program cannot change the shape of the object itself; use "
+                f"{name.rstrip('_')}, and return the result"
+            )
+
+    def is_own(self, tensor: Tensor) -> bool:
+        """Whether a tensor was made while this graph was built."""
+        return tensor._interpreter is self
 
     def frozen_memory(self, name: str) -> BaseException:
         """The error for a change in place of what a Python branch or loop has set."""

@@ -60,11 +60,11 @@ declare_later("weft.linalg.low_rank", "lobpcg pca_lowrank svd_lowrank", methods=
 declare_later("weft.linalg.lu_factors", "lu lu_solve lu_unpack", methods="lu_solve")
 declare_later(
     "weft.ops.compositions",
-    "addbmm as_strided_scatter binomial conj_physical constant_pad_nd "
+    "addbmm as_strided_scatter binomial constant_pad_nd "
     "fill frexp frobenius_norm ger gradient index_reduce mvlgamma narrow_copy "
     "nonzero_static norm_except_dim poisson renorm segment_reduce "
     "split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
-    methods="addbmm addbmm_ as_strided_scatter conj_physical conj_physical_ frexp ger "
+    methods="addbmm addbmm_ as_strided_scatter frexp ger "
     "index_reduce index_reduce_ mvlgamma mvlgamma_ narrow_copy nonzero_static renorm "
     "renorm_ split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
 )

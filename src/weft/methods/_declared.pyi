@@ -110,7 +110,7 @@ class Declared:
     clip = select.clamp
     clone = copies.clone
     conj = complex_numbers.conj
-    conj_physical = compositions.conj_physical
+    conj_physical = complex_numbers.conj_physical
     contiguous = copies.contiguous
     copysign = arithmetic.copysign
     corrcoef = statistics.corrcoef

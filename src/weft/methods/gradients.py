@@ -94,9 +94,11 @@ def _check_data(x: Any, value: Any) -> None:
         raise DTypeError(f"data: expected a tensor, got {type(value).__name__}")
     running = mode.capture or x._interpreter or value._interpreter
     if running is not None:
-        raise AutogradError(
-            "data: a tensor's memory cannot be exchanged inside "
-            f"{getattr(running, 'name', 'a captured function')}; use copy_"
+        raise running.unable(
+            AutogradError(
+                "data: a tensor's memory cannot be exchanged inside "
+                f"{getattr(running, 'name', 'a captured function')}; use copy_"
+            )
         )
     if x._node is not None and not value.dtype.is_inexact:
         raise DTypeError(

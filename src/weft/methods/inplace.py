@@ -8,6 +8,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.tensor import Tensor as _Tensor
+from weft.dtype_info import check_stored
 from weft.errors import (
     ArgumentError,
     ShapeError,
@@ -86,6 +87,7 @@ class InPlace:
                 f"fill_: expected a number or a tensor of no dimensions, got shape "
                 f"{value.shape}; copy_ broadcasts"
             )
+        check_stored("fill_", value, self.dtype)
         return InPlace.copy_(self, value)
 
     def zero_(self: Any) -> Tensor:

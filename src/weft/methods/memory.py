@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.core.device import device as find_device
+from weft.core.dispatch import unable
 from weft.core.mode import mode
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError
@@ -320,12 +321,12 @@ class Memory:
         return _by_element(self, callable, x, y)
 
     def is_conj(self: Any) -> bool:
-        """Whether a conjugate is still to be taken; it is taken at once here.
+        """Whether this is the ``conj()`` of another tensor, whose changes it shows.
 
         >>> weft.tensor([1j]).conj().is_conj()
-        False
+        True
         """
-        return False
+        return self.storage_record.conjugates % 2 == 1
 
     def is_neg(self: Any) -> bool:
         """Whether a sign is still to be changed; it is changed at once here.
@@ -336,14 +337,20 @@ class Memory:
         return False
 
     def resolve_conj(self: Any) -> Tensor:
-        """The tensor itself: conjugates are taken at once.
+        """A copy of the ``conj()`` of another tensor; else the tensor itself.
 
-        >>> weft.tensor([1j]).conj().resolve_conj()
-        tensor([0.-1.j])
+        >>> weft.tensor([1j]).conj().resolve_conj().add_(1)
+        tensor([1.-1.j])
+        """
+        return self.clone() if self.storage_record.conjugates else self
+
+    def resolve_neg(self: Any) -> Tensor:
+        """The tensor itself: signs are changed at once.
+
+        >>> (-weft.ones(1)).resolve_neg()
+        tensor([-1.])
         """
         return self
-
-    resolve_neg = resolve_conj
 
     @property
     def output_nr(self: Any) -> int:
@@ -363,9 +370,12 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _check_exchange(x: Any, name: str) -> None:
     """Refuse to exchange the memory of what a tape or a capture refers to."""
     if mode.capture is not None or x._interpreter is not None:
-        raise AutogradError(
-            f"{name}: a tensor's memory cannot be exchanged inside a captured or "
-            "transformed function; make a new tensor"
+        raise unable(
+            AutogradError(
+                f"{name}: a tensor's memory cannot be exchanged inside a captured or "
+                "transformed function; make a new tensor"
+            ),
+            x,
         )
     if x._node is not None:
         raise AutogradError(

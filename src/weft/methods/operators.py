@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import interchange, pickling
+from weft.core.mode import mode
 from weft.core.size import Size
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import (
@@ -171,6 +172,8 @@ class Operators:
                 "deepcopy: only leaves can be copied deeply; this tensor was made by "
                 f"{self._node.name!r}. Use .detach().clone()"
             )
+        if mode.capture is not None:
+            return _deep_copy_captured(self, memo)
         kind: Any = type(self)
         twin = kind.__new__(kind)
         memo[id(self)] = twin
@@ -185,3 +188,17 @@ class Operators:
         if self.grad is not None:
             twin.grad = self.grad.detach().clone()
         return twin
+
+
+def _deep_copy_captured(x: Any, memo: dict[int, Any]) -> Tensor:
+    """A deep copy that each run of a captured program makes of the value of then."""
+    marks = {k: v for k, v in vars(x).items() if k in _MARKS}
+    mode.capture.touch(x)
+    twin = memo[id(x)] = x.detach().clone()
+    vars(twin).update(marks)
+    if x.grad is not None:
+        twin.grad = x.grad.detach().clone()
+    return twin.requires_grad_(x.requires_grad)
+
+
+_MARKS = ("_parameter", "name")

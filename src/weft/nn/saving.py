@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from weft import Tensor, no_grad
+from weft.core.mode import mode
 from weft.errors import ArgumentError
 from weft.nn.parameter import Parameter
 
@@ -34,7 +35,7 @@ class RemovableHandle:
         prepend: bool = False,
         marks: tuple[dict[int, bool], ...] = (),
     ) -> None:
-        RemovableHandle._next += 1
+        _note_change(hooks)
         self.id = RemovableHandle._next
         self.hooks, self.marks = hooks, marks
         hooks[self.id] = hook
@@ -46,7 +47,7 @@ class RemovableHandle:
             mark[self.id] = True
 
     def remove(self) -> None:
-        RemovableHandle._next += 1
+        _note_change(self.hooks)
         every: list[dict[int, Any]] = [self.hooks, *self.marks]
         for held in every:
             held.pop(self.id, None)
@@ -56,6 +57,13 @@ class RemovableHandle:
 
     def __exit__(self, *error: object) -> None:
         self.remove()
+
+
+def _note_change(hooks: dict[int, Any]) -> None:
+    """Count a change of hooks, and tell the running capture of it."""
+    RemovableHandle._next += 1
+    if mode.capture is not None:
+        mode.capture.note_hooks(hooks)
 
 
 class IncompatibleKeys(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype import float32, float64
@@ -23,7 +24,7 @@ from weft.ops.elementwise import conj as conj_value
 from weft.ops.public import public
 from weft.ops.transcendental import cos, sin
 
-_conj: Public = unary(
+conjugated: Public = unary(
     "conj",
     lambda x: np.conj(x) if np.iscomplexobj(x) else np.array(x),
     accepts="all",
@@ -41,14 +42,38 @@ _conj: Public = unary(
 )
 
 
-@public(method=True, ufuncs=("conjugate",), array_api=True)
+@public(method=True)
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate, as a copy; a real tensor is returned as it is.
+    """The complex conjugate, which shows later changes of ``input``.
 
-    >>> weft.conj(weft.tensor([1 + 2j]))
+    It cannot be changed itself: change ``input``, or a ``clone()`` of it. A real tensor
+    is returned as it is.
+
+    >>> x = weft.tensor([1 + 2j])
+    >>> y = weft.conj(x)
+    >>> x[0] = 3j
+    >>> y
+    tensor([0.-3.j])
+    """
+    if not input.dtype.is_complex:
+        return input
+    out = conjugated(input)
+    if mode.capture is not None:
+        mode.capture.note_conjugate(input, out)
+    elif type(input) is Tensor and type(out) is Tensor:
+        input.storage_record.add_conjugate(input._data, out)
+    out.storage_record.conjugates = input.storage_record.conjugates + 1
+    return out
+
+
+@public(method=True, inplace="", ufuncs=("conjugate",), array_api="conj")
+def conj_physical(input: Tensor) -> Tensor:
+    """The complex conjugate, in memory of its own.
+
+    >>> weft.conj_physical(weft.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
-    return _conj(input) if input.dtype.is_complex else input
+    return conjugated(input) if input.dtype.is_complex else input.clone()
 
 
 def _complex_samples(rng: np.random.Generator) -> Any:

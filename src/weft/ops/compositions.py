@@ -148,16 +148,6 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return input.clone().fill_(value)
 
 
-@public(method=True, inplace="")
-def conj_physical(input: Tensor) -> Tensor:
-    """The complex conjugate, in memory of its own.
-
-    >>> weft.conj_physical(weft.tensor([1 + 2j]))
-    tensor([1.-2.j])
-    """
-    return input.conj() if input.dtype.is_complex else input.clone()
-
-
 @public()
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """The tensor with constants around it; ``pad`` begins with the last dimension.

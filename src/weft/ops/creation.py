@@ -21,6 +21,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError, Size, larger
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
+from weft.dtype_info import check_stored, wrapped
 from weft.errors import (
     ArgumentError,
     DTypeError,
@@ -412,7 +413,8 @@ def _filled(
     check_memory(name, shape, dtype)
     if type(value) is Number:
         return value.tensor.to(dtype).expand(shape).clone()
-    given = {"shape": shape, "value": value, "dtype": dtype}
+    check_stored(name, value, dtype)
+    given = {"shape": shape, "value": wrapped(value, dtype), "dtype": dtype}
     try:
         out = Tensor(_full_eval(**given)) if mode.state else bind(full_op, (), given)
     except OpenSizeError:  # a size of a graph that is being built

@@ -40,6 +40,7 @@ from weft.core.op import (
 from weft.core.size import Size, hinted, is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
+from weft.dtype_info import wrapped
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.inplace import write_out
 from weft.ops.public import METHOD, UFUNCS, Names, declare
@@ -256,7 +257,7 @@ def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool, device: Any)
             # brought into range when known
             x = full(shape, x, dtype=dtypes.int64, device=device)
         else:
-            return full(shape, _wrap_int(x, dtype), dtype=dtype, device=device)
+            return full(shape, wrapped(x, dtype), dtype=dtype, device=device)
     if x.dtype is not dtype:
         from weft.ops.copies import cast
 
@@ -266,16 +267,6 @@ def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool, device: Any)
     from weft.ops.broadcasting import expand
 
     return expand(x, shape)
-
-
-def _wrap_int(value: Any, dtype: DType) -> Any:
-    """An integer brought into its dtype's range, as C would."""
-    if dtype.category == dtypes.INT and isinstance(value, int):
-        bits = 8 * dtype.itemsize
-        value &= (1 << bits) - 1
-        if dtype.is_signed and value >> (bits - 1):
-            value -= 1 << bits
-    return value
 
 
 # -- 0 * infinity
@@ -305,7 +296,9 @@ def conj(value: Any) -> Any:
     if type(value) is Tensor and value._data.dtype.char not in "FD":
         return value
     if isinstance(value, Tensor):
-        return value.conj() if value.dtype.is_complex else value
+        from weft.ops.complex_numbers import conjugated
+
+        return conjugated(value) if value.dtype.is_complex else value
     return value.conjugate()
 
 

@@ -313,7 +313,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         raise ShapeError(
             f"index_fill: expected a number or 0-d tensor, got shape {value.shape}"
         )
-    fill = value if isinstance(value, Tensor) else scalar(value, input.dtype)
+    fill = (
+        value if isinstance(value, Tensor) else scalar("index_fill", value, input.dtype)
+    )
     shape = (*input.shape[:d], ids.numel(), *input.shape[d + 1 :])
     values = expand(fill, shape)
     _, ids, rows = _index_rows("index_fill", input, d, ids, values, wrap=True)

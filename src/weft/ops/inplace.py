@@ -41,6 +41,12 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
             raise mode.capture.frozen_memory(name)
     if mode.changes is not None:
         mode.changes(target)
+    if target.storage_record.conjugates:
+        raise ArgumentError(
+            f"{name}: this tensor is the conj() of another one and cannot be changed "
+            "(in PyTorch the other one would change too); change that one, or a "
+            ".clone() of this"
+        )
     base = target if target._base is None else target._base
     _check_leaf(target, base, name)
     if new._interpreter is not None:
@@ -328,6 +334,8 @@ def _reshaped(fn: Callable[..., Any], name: str, given: str) -> Callable[..., An
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         _check_leaf(self, self, name)
+        if mode.capture is not None:
+            mode.capture.change_shape(self, name)
         if any(view._base is self for view in self.storage_record.live_views()):
             raise AutogradError(
                 f"{name}: this tensor has views, which would no longer fit it; use "

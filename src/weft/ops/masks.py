@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.core.tensor import Tensor
+from weft.dtype_info import check_stored
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
@@ -38,6 +39,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         raise DTypeError(
             f"masked_fill: {value!r} cannot be stored in a {input.dtype.name} tensor"
         )
+    check_stored("masked_fill", value, input.dtype)
     return cast(where(mask, value, input), input.dtype)
 
 

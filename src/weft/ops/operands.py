@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.dispatch import unable
 from weft.core.number import Number
 from weft.core.size import Size
 from weft.core.tensor import Tensor
+from weft.dtype_info import check_stored, wrapped
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 from weft.ops.copies import cast
 from weft.ops.creation import as_tensor, parse_size, tensor
-from weft.ops.elementwise import _wrap_int
 from weft.ops.public import public
 from weft.ops.require import require_index
 
@@ -29,8 +30,9 @@ def as_tensorlike(value: Any) -> Tensor:
     return as_tensor(value)
 
 
-def scalar(value: Any, dtype: Any) -> Tensor:
-    """A 0-d tensor of a Python number, or of a size that may be open."""
+def scalar(name: str, value: Any, dtype: Any) -> Tensor:
+    """A 0-d tensor of a Python number that the dtype holds, or of an open size."""
+    check_stored(name, value, dtype)
     if type(value) is Number:
         return value.tensor.to(dtype)
     if isinstance(value, Size):
@@ -38,7 +40,7 @@ def scalar(value: Any, dtype: Any) -> Tensor:
 
         kind = dtypes.int64 if dtype.category == dtypes.INT else dtype
         return full((), value, dtype=kind).to(dtype)
-    return Tensor(np.asarray(_wrap_int(value, dtype), dtype.np))
+    return Tensor(np.asarray(wrapped(value, dtype), dtype.np))
 
 
 def tensor_list(name: str, tensors: Any) -> list[Tensor]:
@@ -121,10 +123,13 @@ def as_index(name: str, value: Any) -> Tensor:
 def concrete(name: str, x: Tensor) -> np.ndarray:
     """The values of a tensor, which decide a shape or are looked at by NumPy."""
     if x._interpreter is not None:
-        raise ArgumentError(
-            f"{name}: the result depends on values (in its shape, mostly), which are "
-            f"not known inside {x._interpreter.name}; use where or masked_fill, which "
-            "keep the shape, or call it outside"
+        raise unable(
+            ArgumentError(
+                f"{name}: the result depends on values (in its shape, mostly), which "
+                f"are not known inside {x._interpreter.name}; use where or "
+                "masked_fill, which keep the shape, or call it outside"
+            ),
+            x,
         )
     return x.array()
 

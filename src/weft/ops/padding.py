@@ -14,6 +14,7 @@ from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
 from weft.core.size import larger
 from weft.core.tensor import Tensor
+from weft.dtype_info import check_stored
 from weft.errors import ArgumentError, ChoiceError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import contiguous
@@ -202,6 +203,7 @@ def _pad_constant(x: Tensor, amounts: list[int], value: float) -> Tensor:
     out = bind(place_op, (core,), params)
     if value == 0:
         return out
+    check_stored("pad", value, x.dtype)
 
     inner = ones(core.shape, dtype=dtypes.bool_, device=x.device)
     mask = bind(place_op, (inner,), params)

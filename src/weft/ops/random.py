@@ -18,7 +18,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.device import cpu
 from weft.core.device import device as find_device
-from weft.core.dispatch import beside, bind
+from weft.core.dispatch import beside, bind, unable
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element
 from weft.core.meta import without_values
@@ -39,6 +39,7 @@ from weft.ops.creation import (
     placed,
 )
 from weft.ops.elementwise import device_of
+from weft.ops.joining import stack
 from weft.ops.public import public
 from weft.ops.require import require
 from weft.ops.select import where
@@ -48,6 +49,7 @@ from weft.ops.sorting import argsort
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _LOW = np.uint64(0xFFFFFFFF)
+_MASK = (1 << 64) - 1  # of a seed's bits
 _32 = np.uint64(32)
 
 
@@ -73,7 +75,7 @@ def random_words(seed: int, counter: int, count: int) -> np.ndarray:
     """``count`` random 32-bit words, the first at block number ``counter``."""
     blocks = np.arange(-(-count // 4), dtype=np.uint64) + np.uint64(counter)
     zero = np.zeros_like(blocks)
-    seed &= (1 << 64) - 1
+    seed &= _MASK
     words = philox(
         (blocks & _LOW, blocks >> _32, zero, zero), (seed & 0xFFFFFFFF, seed >> 32)
     )
@@ -300,6 +302,8 @@ class Generator:
         self._seed = 0
         self._counter = 0
         self._lock = threading.Lock()
+        if _replayed():  # each run of a captured program makes it anew
+            self._restart_captured(0)
 
     def __reduce__(self) -> Any:
         return Generator, (), (self._seed, self._counter)
@@ -313,18 +317,22 @@ class Generator:
             raise ArgumentError(
                 f"manual_seed: expected an int, got {type(seed).__name__}"
             )
-        self._seed = int(seed) & ((1 << 64) - 1)
+        if _replayed():
+            return self._restart_captured(int(seed))
+        self._seed = int(seed) & _MASK
         self._counter = 0
         return self
 
     def initial_seed(self) -> int:
         """The seed this generator was started from."""
+        self._check_known("initial_seed")
         return self._seed
 
     def seed(self) -> int:
         """Restart from an unpredictable seed, which is returned."""
         import secrets
 
+        self._check_known("seed")
         self.manual_seed(secrets.randbits(63))
         return self._seed
 
@@ -348,25 +356,34 @@ class Generator:
         >>> weft.Generator().get_offset()
         0
         """
+        self._check_known("get_offset")
         return self._counter
 
     def set_offset(self, offset: int) -> None:
         """Go to a place of the stream."""
-        self._counter = int(offset)
+        if _replayed():
+            self._set_captured(self._captured()[0], Tensor(np.asarray(int(offset))))
+        else:
+            self._counter = int(offset)
 
     def get_state(self) -> Tensor:
         """Seed and counter as a tensor of two integers."""
+        if _replayed():
+            return stack(self._captured())
         return Tensor(np.array([self._signed_seed(), self._counter], np.int64))
 
     def set_state(self, state: Tensor) -> Generator:
         """Go on from a state that ``get_state`` gave."""
+        if mode.refusals is not None and state.shape == (2,):
+            seed, counter = state.to(dtypes.int64).unbind()
+            return self._set_captured(seed.clone(), counter.clone())
         array = np.asarray(state.array())
         if array.shape != (2,) or array.dtype != np.int64 or array[1] < 0:
             raise DTypeError(
                 "set_state: expected the int64 tensor of two elements that get_state "
                 f"gives, got {array.dtype} of shape {array.shape}"
             )
-        self._seed = int(array[0]) & ((1 << 64) - 1)
+        self._seed = int(array[0]) & _MASK
         self._counter = int(array[1])
         return self
 
@@ -388,22 +405,61 @@ class Generator:
 
     def _take_captured(self, words: Any) -> tuple[Tensor, Tensor]:
         """The result of ``take``, with seed and counter as variables of the program."""
-        run = mode.capture
+        seed, counter = self._captured()
+        mode.capture.set_number((self, "counter"), counter + -(-words // 4))
+        return seed, counter
+
+    def _captured(self) -> tuple[Tensor, Tensor]:
+        """Seed and counter as the running capture knows them: its variables."""
         name = "generator" if self is default_generator else "generator_own"
-        seed = run.number(
-            (self, "seed"), f"{name}.seed", self._signed_seed, self.manual_seed,
-            (vars(self), "_seed"), dtypes.int64,
+        seed = mode.capture.number(
+            (self, "seed"), f"{name}.seed", self._signed_seed,
+            lambda n: setattr(self, "_seed", n & _MASK), (vars(self), "_seed"),
+            dtypes.int64,
         )  # fmt: skip
-        counter = run.number(
+        counter = mode.capture.number(
             (self, "counter"), f"{name}.counter", lambda: self._counter,
             lambda n: setattr(self, "_counter", n), (vars(self), "_counter"),
             dtypes.int64,
         )  # fmt: skip
-        run.set_number((self, "counter"), counter + -(-words // 4))
         return seed, counter
 
+    def _set_captured(self, seed: Tensor, counter: Tensor) -> Generator:
+        """Let every run of the captured program set seed and counter here."""
+        run = mode.capture
+        self._captured()
+        for key, value in (("seed", seed), ("counter", counter)):
+            run.set_number((self, key), run.symbol(run.lift(value)))
+        return self
+
+    def _restart_captured(self, seed: int) -> Generator:
+        return self._set_captured(
+            Tensor(np.asarray(_signed(seed))), Tensor(np.asarray(0))
+        )
+
+    def _check_known(self, name: str) -> None:
+        """Refuse to make a Python number of what only a run of a program knows."""
+        if _replayed():
+            raise unable(
+                ArgumentError(
+                    f"{name}: a generator's state is known only when the captured "
+                    "program runs; ask for it outside, or use get_state()"
+                )
+            )
+
     def _signed_seed(self) -> int:
-        return self._seed - (1 << 64) if self._seed >> 63 else self._seed
+        return _signed(self._seed)
+
+
+def _replayed() -> bool:
+    """Whether what happens to a generator now must happen in every run of a program."""
+    return mode.capture is not None and mode.capture.replays
+
+
+def _signed(seed: int) -> int:
+    """The int64 with the bits of a seed."""
+    seed &= _MASK
+    return seed - (1 << 64) if seed >> 63 else seed
 
 
 default_generator = Generator()

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft import errors
+from weft.core.dispatch import unable
 from weft.core.lowering import Element
 from weft.core.meta import meta
 from weft.core.mode import mode
@@ -28,6 +29,12 @@ def known(x: Tensor) -> bool:
     if x._interpreter is not None or mode.capture is not None:
         return False
     return x.device is not meta
+
+
+def require_known(error: errors.WeftError, *tensors: Tensor) -> None:
+    """Raise an error unless the tensors' values can be looked at."""
+    if not all(known(x) for x in tensors):
+        raise unable(error, *tensors)
 
 
 def _refuse(x: Any, holds: Any, error: str, text: str) -> None:

@@ -47,7 +47,7 @@ def _scatter_operands(
     index = as_index(name, index)
     check_gather(name, x.shape, index.shape, d)
     if not isinstance(src, Tensor):
-        src = expand(scalar(src, x.dtype), index.shape)
+        src = expand(scalar(name, src, x.dtype), index.shape)
     if src.dtype is not x.dtype:
         raise DTypeError(
             f"{name}: expected src to be {x.dtype.name} like the tensor, got "
@@ -259,7 +259,9 @@ def scatter_reduce(
     )
     x = input
     if not include_self:
-        x = where(hits > 0, scalar(_neutral(reduce, x.dtype), x.dtype), x)
+        x = where(
+            hits > 0, scalar("scatter_reduce", _neutral(reduce, x.dtype), x.dtype), x
+        )
     if reduce in _COMBINE:
         return scatter_combine(x, ids, src, dim=d, reduce=reduce)
     total = scatter_add_op(x, ids, src, dim=d)

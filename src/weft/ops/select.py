@@ -14,7 +14,7 @@ from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
-from weft.dtype_info import finfo
+from weft.dtype_info import check_stored, finfo
 from weft.errors import ArgumentError, DTypeError
 from weft.ops.bits import logical_not
 from weft.ops.broadcasting import expand
@@ -185,7 +185,9 @@ def _align(condition: Tensor, input: Any, other: Any) -> tuple[Tensor, ...]:
     """Three tensors of one shape, the two values of one dtype."""
     values = [as_operand("where", v) for v in (input, other)]
     dtype = result_type(*values)
-    tensors = [v if isinstance(v, Tensor) else scalar(v, dtype) for v in values]
+    tensors = [
+        v if isinstance(v, Tensor) else scalar("where", v, dtype) for v in values
+    ]
     shape = broadcast_shapes("where", condition.shape, *(t.shape for t in tensors))
     x, y = (cast(t, dtype) for t in tensors)
     return tuple(expand(t, shape) for t in (condition, x, y))
@@ -204,6 +206,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         raise ArgumentError("clamp: expected at least one of min and max")
     out = input
+    for limit in (min, max):
+        if type(limit) is int:
+            check_stored("clamp", limit, input.dtype)
     if min is not None:
         out = where(_beyond(out < min, min), min, out)
     if max is not None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.device import Device
+from weft.core.dispatch import unable
 from weft.core.members import HOOKS, KINDS
 from weft.core.size import Shape
 from weft.core.tensor import Tensor
@@ -266,9 +267,12 @@ class Pickler:
 
     def put_tensor(self, x: Any) -> None:
         if x._interpreter is not None:
-            raise DTypeError(
-                f"save: a value inside {x._interpreter.name} stands for others and has "
-                "none of its own; save the results of the call"
+            raise unable(
+                DTypeError(
+                    f"save: a value inside {x._interpreter.name} stands for others and "
+                    "has none of its own; save the results of the call"
+                ),
+                x,
             )
         plain = self._rebuilt(x, bool(x.requires_grad) and not x._parameter)
         if x._parameter:

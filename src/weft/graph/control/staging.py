@@ -22,7 +22,14 @@ from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph.ir import Builder, Graph, Node
-from weft.graph.symbol import Building, Symbol, refusal, refusing
+from weft.graph.symbol import (
+    Building,
+    CaptureError,
+    Symbol,
+    refusal,
+    refuse,
+    refusing,
+)
 from weft.ops.copies import clone
 from weft.runtime.cpu.buffers import owned
 
@@ -54,6 +61,7 @@ class Staging(Building):
         scope = Scope() if outer is None else outer.builder.sizes
         super().__init__(Builder(name, scope))
         self.outer = outer
+        self.replays = outer is not None and outer.replays
         self.outside: dict[int, tuple[Tensor, Node]] = {}
         self.grads: dict[int, Tensor | None] = {}  # of the tensors outside
         self.numbers: dict[Any, tuple[Any, Node, Any]] = {}
@@ -72,8 +80,9 @@ class Staging(Building):
         if self.closed:
             symbol = next(a for a in args if isinstance(a, Symbol))
             raise refusal(
-                f"this tensor ({symbol!r}) was made inside {self.describe()}, which is "
-                f"over, so it has no value; return it.\n  made at {symbol.node.line}"
+                f"this tensor ({symbol.described()}) was made inside "
+                f"{self.describe()}, which is over, so it has no value; return it."
+                f"\n  made at {symbol.node.line}"
             )
         return super().process(op, args, params)
 
@@ -110,10 +119,13 @@ class Staging(Building):
         self.touch(tensor)
         base: Any = tensor if tensor._base is None else tensor._base
         if base._interpreter is not self:
-            raise AutogradError(
-                f"{name}: a tensor from outside cannot be changed in place inside a "
-                "branch or body of cond, scan or a loop; return the new value (a loop: "
-                "as part of what it carries) and assign it outside"
+            kind = CaptureError if self.replays else AutogradError
+            raise refuse(
+                kind(
+                    f"{name}: a tensor from outside cannot be changed in place inside "
+                    "a branch or body of cond, scan or a loop; return the new value (a "
+                    "loop: as part of what it carries) and assign it outside"
+                )
             )
 
     def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:

@@ -10,7 +10,7 @@ from weft.autograd import Function
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.index import take_op
 from weft.ops.operands import as_index
-from weft.ops.require import known, require_index
+from weft.ops.require import known, require_index, require_known
 
 
 def embedding(
@@ -57,11 +57,11 @@ def _sparse_rows(
         raise ArgumentError(
             "embedding: sparse=True has no scale_grad_by_freq; pass sparse=False"
         )
-    if not (known(weight) and known(ids)):
-        raise ArgumentError(
-            "embedding: gradients are dense in captured programs and transforms; pass "
-            "sparse=False there"
-        )
+    error = ArgumentError(
+        "embedding: gradients are dense in captured programs and transforms; pass "
+        "sparse=False there"
+    )
+    require_known(error, weight, ids)
     return _SparseRows.apply(weight, ids, padding_idx)
 
 
