@@ -110,7 +110,7 @@ class MemoryLayout:
         self.scratch = {  # calls that need memory while they run
             step: self.slot_of.setdefault(step, len(self.slot_of))
             for step in self.launches
-            if self.scratch_of(step)
+            if not same(self.scratch_of(step), 0)
         }
         self.own = {  # values in the arena
             n: at

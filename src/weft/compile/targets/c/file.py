@@ -324,8 +324,11 @@ const char *{name}_message(int code) {{
         names = {spelling(n): identifier(n, "n") for n in entry.open_sizes}
         indices = Indices(self.source, names)
         need = entry.layout.nbytes
+        known = need.symbols if isinstance(need, Size) else ()
+        unused = "".join(f"  (void){n};\n" for k, n in names.items() if k not in known)
         return f"""\
 {self._size_head(entry)} {{
+{unused}\
   const double bytes = {indices.real(need)};
   if (!(bytes >= 0 && bytes < 1e15)) return SIZE_MAX;
   return (size_t)({self.upper}_BASE + {indices.text(need)});

@@ -92,17 +92,21 @@ class _Writer:
         head = f"static int {self.name}(void *const *p, const int64_t *n, " \
             "int64_t begin, int64_t end) {"  # fmt: skip
         self._pointers()
-        for k in range(len(self.names)):
-            self._line(f"const int64_t n{k} = n[{k}];")
-        if not self.names:
-            self._line("(void)n;")
+        declared = len(self.lines)
         if self.kernel.checks:
             self._line("int failed = 0;")
         if not self.kernel.parallel:
             self._line("(void)begin, (void)end;")
         self._parallel(list(self.kernel.parallel))
         self._line(f"return {'failed' if self.kernel.checks else '0'};")
+        self.lines[declared:declared] = self._sizes(self.lines[declared:])
         return "\n".join([head, *self.lines, "}\n"])
+
+    def _sizes(self, lines: list[str]) -> list[str]:
+        """Declarations of the sizes that lines mention."""
+        used = set(re.findall(r"\bn\d+\b", "\n".join(lines)))
+        sizes = [k for k in range(len(self.kernel.sizes)) if f"n{k}" in used]
+        return [f"  const int64_t n{k} = n[{k}];" for k in sizes] or ["  (void)n;"]
 
     def _pointers(self) -> None:
         """Declare typed pointers, which may overlap where buffers share memory."""

@@ -235,6 +235,8 @@ class _Function:
 
     def scratch(self, step: Any, offset: Any) -> str:
         """The address of a part of a step's scratch memory."""
+        if step not in self.layout.places_of:  # it needs no byte
+            return "ws"
         base, start = self._in_workspace(step)
         return self._moved(base, start + offset)
 
