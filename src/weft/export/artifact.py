@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 import weft
+from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.export.programs import Programs, programs_of
 from weft.serialization.atomic import replacing
+from weft.serialization.files import save
 
 TARGETS = {".c": "c"}
 
@@ -54,7 +59,7 @@ def write_artifact(
         )
     entries = _entries(program, example)
     programs = programs_of(entries, dynamic_shapes)
-    return _write_c(programs, place, beside=weights == "beside")
+    return _write_c(programs, place, _packed if weights == "beside" else None)
 
 
 def _entries(program: Any, example: Any) -> dict[str, Any]:
@@ -68,20 +73,23 @@ def _entries(program: Any, example: Any) -> dict[str, Any]:
     return {name: (one, example[name]) for name, one in program.items()}
 
 
-def _write_c(programs: Programs, place: str, *, beside: bool) -> list[str]:
+def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A safetensors file."""
+    file = io.BytesIO()
+    save({k: Tensor(a) for k, a in arrays.items()}, file, format="safetensors")
+    return file.getvalue()
+
+
+def _write_c(programs: Programs, place: str, pack: Any) -> list[str]:
     from weft.compile.targets.c.compiled import c_file
 
     stem = os.path.splitext(place)[0]
     name = os.path.basename(stem)
     made_of = f"made by Weft {weft.__version__}"
-    made = c_file(
-        name, programs.entries, programs.state, beside=beside, made_of=made_of
-    )
+    made = c_file(name, programs.entries, programs.state, pack=pack, made_of=made_of)
     files = {f"{stem}.c": made.source.encode(), f"{stem}.h": made.header.encode()}
     if made.weights:
-        from weft.compile.targets.c.weights import packed
-
-        files[f"{stem}.safetensors"] = packed(made.weights)
+        files[f"{stem}.safetensors"] = made.weights
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(replacing(file)) for file in files]
         for file, content in zip(opened, files.values(), strict=True):

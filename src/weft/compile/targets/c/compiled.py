@@ -11,7 +11,7 @@ from weft import dtype as dtypes
 from weft.compile import pipeline, targets
 from weft.compile.program.bodies import own_outputs, own_state
 from weft.compile.program.lowered import Lowered
-from weft.compile.targets.c.file import CFile, Entry, write_file
+from weft.compile.targets.c.file import CFile, Entry, Pack, write_file
 from weft.compile.targets.c.memory import lay_out
 from weft.compile.targets.c.program import refused, variables_of
 from weft.compile.targets.c.target import C
@@ -37,7 +37,7 @@ def lowered(graph: Graph) -> Lowered:
 
 def c_file(
     name: str, programs: Sequence[Any], state: Mapping[str, np.ndarray], *,
-    beside: bool = False, made_of: str = "",
+    pack: Pack | None = None, made_of: str = "",
 ) -> CFile:  # fmt: skip
     """The C file of some programs (see ``weft.export``), with their state.
 
@@ -52,7 +52,7 @@ def c_file(
             for p, one in zip(programs, made, strict=True)
         ]  # fmt: skip
         held = {k: (dtypes.of_array(v), v) for k, v in state.items()}
-        return write_file(name, entries, held, beside=beside, made_of=made_of)
+        return write_file(name, entries, held, pack=pack, made_of=made_of)
 
 
 def _check(nodes: Sequence[Any]) -> None:

@@ -9,8 +9,9 @@ programs; nothing is allocated. Every function gives a code, 0 where all went we
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,11 +29,13 @@ from weft.compile.targets.c.source import (
     identifier,
     memory_type,
 )
+from weft.compile.targets.c.weights import reader
 from weft.core.size import Size
 from weft.dtype import DType
 from weft.errors import ArgumentError
 from weft.graph.ir import Node
 
+Pack = Callable[[Mapping[str, np.ndarray]], bytes]
 CODES = {
     "OK": "no error",
     "NOT_INITIALIZED": "a call before init, or after init has failed",
@@ -79,11 +82,11 @@ class Argument(NamedTuple):
 
 
 class CFile(NamedTuple):
-    """The texts of a header and of a source, and the weights of a file beside them."""
+    """The texts of a header and of a source, and the file of weights beside them."""
 
     header: str
     source: str
-    weights: dict[str, np.ndarray]
+    weights: bytes
 
 
 def write_file(
@@ -91,11 +94,14 @@ def write_file(
     entries: Sequence[Entry],
     state: Mapping[str, tuple[DType, np.ndarray]],
     *,
-    beside: bool = False,
+    pack: Pack | None = None,
     made_of: str = "",
 ) -> CFile:
-    """The C file of some programs; ``state`` has dtypes and first values by name."""
-    return _File(name, entries, state, beside, made_of).made()
+    """The C file of some programs; ``state`` has dtypes and first values by name.
+
+    ``pack`` makes a safetensors file of arrays; without it, they are in the C file.
+    """
+    return _File(name, entries, state, pack, made_of).made()
 
 
 class _File:
@@ -103,12 +109,13 @@ class _File:
 
     def __init__(
         self, name: str, entries: Sequence[Entry], state: Mapping[str, Any],
-        beside: bool, made_of: str,
+        pack: Pack | None, made_of: str,
     ) -> None:  # fmt: skip
         self.name, self.entries, self.made_of = identifier(name), entries, made_of
         self.upper = self.name.upper()
         self.source = Source()
-        self.names = Names(self.source, beside=beside)
+        self.names = Names(self.source, beside=pack is not None)
+        self.pack, self.packed = pack, b""
         self.places: dict[str, int] = {}
         self.state = state
         self.state_bytes = 0
@@ -118,6 +125,8 @@ class _File:
 
     def made(self) -> CFile:
         functions = [self._entry(entry) for entry in self.entries]
+        if self.pack is not None and self.names.weights:
+            self.packed = self.pack(self.names.weights)
         init = self._init()
         head = [
             comment(f"{self.name}.c: {self.made_of}"),
@@ -126,7 +135,7 @@ class _File:
             "#ifdef __clang__", "#pragma STDC FP_CONTRACT OFF", "#endif\n",
         ]  # fmt: skip
         text = "\n".join([*head, str(self.source), init, *functions])
-        return CFile(self._header(), text, self.names.weights)
+        return CFile(self._header(), text, self.packed)
 
     def _more_headers(self) -> list[str]:
         return ["#include <stdio.h>"] if self.names.weights else []
@@ -240,7 +249,7 @@ typedef struct {self.name} {{
                 lines.append(f"memset({place}, 0, {value.nbytes});")
                 continue
             made = f"first{len(lines)}"
-            self.source.define(made, lambda m=made, v=value, d=dtype: array(m, v, d))
+            self.source.define(made, functools.partial(array, made, value, dtype))
             lines.append(f"memcpy({place}, {made}, sizeof {made});")
         if self.names.weights:
             lines.append(f"if (read_weights(m->workspace, weights) != 0) "
@@ -281,11 +290,8 @@ const char *{name}_message(int code) {{
 """
 
     def _weight_reader(self) -> None:
-        from weft.compile.targets.c.weights import reader
-
-        self.source.define(
-            "read_weights", lambda: reader(self.names.weights, self.names.places)
-        )
+        text = reader(self.packed, self.names.places)
+        self.source.define("read_weights", lambda: text)
 
     def _entry(self, entry: Entry) -> str:
         upper = self.upper

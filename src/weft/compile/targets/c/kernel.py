@@ -3,13 +3,14 @@
     static int kernel0(void *const *p, const int64_t *n, int64_t begin, int64_t end)
 
 ``p`` are the buffers and then scratch memory, ``n`` the sizes that the kernel depends
-on. The outermost parallel loop runs from ``begin`` to ``end``, so that threads can
-share it out. The result is not 0 where an index or a divisor was wrong; memory outside
-the buffers is never touched.
+on. The parallel loops run from ``begin`` to ``end``, so that threads can share them
+out. The result is not 0 where an index or a divisor was wrong; memory outside the
+buffers is never touched.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.compile.emit import random, scalar
+from weft.compile.emit.kernel import is_extreme
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import (
     Buffer,
@@ -32,6 +34,7 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    combined,
     divides,
     facts_of,
     statements,
@@ -39,6 +42,7 @@ from weft.compile.loop.ir import (
     sums_of,
     values_of,
 )
+from weft.compile.lower.values import identity
 from weft.compile.targets.c.functions import (
     float_to_half,
     half_to_float,
@@ -50,6 +54,7 @@ from weft.compile.targets.c.source import (
     memory_type,
     number,
     register_type,
+    short_name,
 )
 from weft.dtype import DType
 
@@ -63,8 +68,8 @@ def write_kernel(source: Source, kernel: Kernel, name: str) -> str:
 
 
 def parallel_extent(kernel: Kernel) -> Any:
-    """The extent that ``begin`` and ``end`` are within."""
-    return kernel.parallel[0][1] if kernel.parallel else 1
+    """The number of iterations that ``begin`` and ``end`` are within."""
+    return math.prod(extent for _, extent in kernel.parallel)
 
 
 class _Writer:
@@ -95,9 +100,7 @@ class _Writer:
         declared = len(self.lines)
         if self.kernel.checks:
             self._line("int failed = 0;")
-        if not self.kernel.parallel:
-            self._line("(void)begin, (void)end;")
-        self._parallel(list(self.kernel.parallel))
+        self._parallel()
         self._line(f"return {'failed' if self.kernel.checks else '0'};")
         self.lines[declared:declared] = self._sizes(self.lines[declared:])
         return "\n".join([head, *self.lines, "}\n"])
@@ -109,12 +112,19 @@ class _Writer:
         return [f"  const int64_t n{k} = n[{k}];" for k in sizes] or ["  (void)n;"]
 
     def _pointers(self) -> None:
-        """Declare typed pointers, which may overlap where buffers share memory."""
+        """Declare typed pointers: one for buffers of one type that share memory."""
         stored = {
             s.buffer.name for s in statements(self.kernel.body) if isinstance(s, Store)
         }
-        used = self._accessed()
-        shared = {name for pair in self.kernel.shared for name in pair}
+        used, kinds = self._accessed(), {b.name: b.dtype for b in self._all}
+        shared: set[str] = set()
+        for given, made in self.kernel.shared:
+            if memory_type(kinds[given]) == memory_type(kinds[made]):
+                self.buffers[given] = self.buffers[made]  # one pointer is enough
+                used = (used - {given}) | {made}
+                stored.add(made)
+            else:
+                shared |= {given, made}
         for k, buffer in enumerate(self._all):
             if buffer.name not in used:
                 continue
@@ -157,18 +167,32 @@ class _Writer:
 
     # -- statements
 
-    def _parallel(self, loops: list[tuple[str, Any]]) -> None:
-        """The parallel loops, and the body inside."""
-        if not loops:
-            self._declare()
-            self._count(self.kernel.body)
-            self._body(self.kernel.body)
-            return
-        first = len(loops) == len(self.kernel.parallel)
-        var, extent = loops[0]
-        start, stop = ("begin", "end") if first else ("0", self.indices.text(extent))
-        with self._counting(var, start, stop):
-            self._parallel(loops[1:])
+    def _parallel(self) -> None:
+        """The parallel loops as one, from ``begin`` to ``end``, and the body inside."""
+        loops = self.kernel.parallel
+        if len(loops) == 1:
+            with self._counting(loops[0][0], "begin", "end"):
+                self._inside()
+        elif loops:
+            with self._block("for (int64_t at = begin; at < end; at++)"):
+                self._places(list(loops))
+                self._inside()
+        else:
+            self._line("(void)begin, (void)end;")
+            self._inside()
+
+    def _places(self, loops: list[tuple[str, Any]]) -> None:
+        """The variables of parallel loops, of which ``at`` counts all iterations."""
+        rest = "at"
+        for var, extent in reversed(loops[1:]):
+            size = self.indices.inner(extent)
+            self._line(f"const int64_t {self._loop_name(var)} = {rest} % {size};")
+            rest = f"{rest} / {size}"
+        self._line(f"const int64_t {self._loop_name(loops[0][0])} = {rest};")
+
+    def _inside(self) -> None:
+        self._declare()
+        self._inner(self.kernel.body)
 
     def _counting(self, var: str, start: str, stop: str) -> Any:
         i = self._loop_name(var)
@@ -208,7 +232,7 @@ class _Writer:
                 self._store(stmt)
 
     def _for(self, stmt: For) -> None:
-        sums = sums_of(stmt) if stmt.totals else []
+        sums = _in_any_order(stmt) if stmt.totals else []
         extent = self.indices.text(stmt.extent)
         if sums:
             self._in_lanes(stmt, sums, extent)
@@ -220,14 +244,16 @@ class _Writer:
         self._count(body)
         self._body(body)
 
-    def _in_lanes(self, stmt: For, sums: list[Local], extent: str) -> None:
-        """A loop whose sums are kept as several totals, side by side."""
+    def _in_lanes(self, stmt: For, sets: list[Set], extent: str) -> None:
+        """A loop that accumulates several totals, side by side."""
         count = stmt.totals
         with self._block(""):
-            for local in sums:
-                name = f"{self.locals[local.name]}_totals"
-                self.sums[local.name] = name
-                self._line(f"{register_type(local.dtype)} {name}[{count}] = {{0}};")
+            for one in sets:
+                name, kind = f"{self.locals[one.local.name]}_totals", one.local.dtype
+                self.sums[one.local.name] = name
+                first = self.value(identity(one.value.name, kind))
+                self._line(f"{register_type(kind)} {name}[{count}];")
+                self._line(f"for (int k = 0; k < {count}; k++) {name}[k] = {first};")
             self._line("int64_t first = 0;")
             i = self._loop_name(stmt.var)
             self.lane = "lane"
@@ -235,14 +261,26 @@ class _Writer:
                 self._lane(f"lane < {count}", i, stmt.body)
             self._lane(f"first + lane < {extent}", i, stmt.body)
             self.lane = ""
-            for local in sums:
-                name = self.sums.pop(local.name)
-                half = count // 2
-                while half:
-                    self._line(f"for (int lane = 0; lane < {half}; lane++) "
-                               f"{name}[lane] += {name}[lane + {half}];")  # fmt: skip
-                    half //= 2
-                self._line(f"{self.locals[local.name]} += {name}[0];")
+            for one in sets:
+                self._combine(one, self.sums.pop(one.local.name), count)
+
+    def _combine(self, one: Set, name: str, count: int) -> None:
+        """Combine totals by halves, and then with what was there before the loop."""
+        half = count // 2
+        while half:
+            both = self._accumulated(one, f"{name}[k]", f"{name}[k + {half}]")
+            self._line(f"for (int k = 0; k < {half}; k++) {name}[k] = {both};")
+            half //= 2
+        local = self.locals[one.local.name]
+        self._line(f"{local} = {self._accumulated(one, local, f'{name}[0]')};")
+
+    def _accumulated(self, one: Set, x: str, y: str) -> str:
+        """The function with which a statement accumulates, of two values."""
+        value = one.value
+        if is_extreme(value):
+            kind = short_name(value.dtype)
+            return f"{self.source.helper(f'either_{value.name}_{kind}')}({x}, {y})"
+        return self._call(value, [x, y], [a.dtype for a in value.args])
 
     def _lane(self, condition: str, i: str, body: list[Any]) -> None:
         """A loop over the totals; its iteration has a number where one is used."""
@@ -254,7 +292,10 @@ class _Writer:
                 self.lines.insert(start, f"{indent}const int64_t {i} = first + lane;")
 
     def _set(self, stmt: Set) -> None:
-        value = self.value(stmt.value)
+        if stmt.reorder and is_extreme(stmt.value):
+            value = self._accumulated(stmt, *map(self.value, stmt.value.args))
+        else:
+            value = self.value(stmt.value)
         self._line(f"{self._local(stmt.local)} = {value};")
         self.cache.pop(stmt.local, None)
 
@@ -374,6 +415,19 @@ class _Writer:
     def _element(self, buffer: Buffer, at: tuple[Any, ...]) -> str:
         position = flat_position(at, buffer.shape)
         return f"{self.buffers[buffer.name]}[{self.indices.text(position)}]"
+
+
+def _in_any_order(loop: For) -> list[Set]:
+    """The sums and extremes that a loop without others in it accumulates."""
+    sums = sums_of(loop)
+    if any(isinstance(s, For) for s in loop.body):
+        return []
+    return [s for s in combined(loop) if s.local in sums or is_extreme(s.value)]
+
+
+def takes_totals(loop: For) -> bool:
+    """Whether a loop accumulates what several totals make faster."""
+    return bool(_in_any_order(loop))
 
 
 _C_SIGNS = frozenset(["+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="])

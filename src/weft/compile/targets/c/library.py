@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from weft import dtype as dtypes
 from weft.compile.emit.scalar import HALF
 from weft.compile.fusion.groups import Operand
@@ -18,11 +20,12 @@ from weft.compile.passes.rename_sizes import both_spellings
 from weft.compile.program.bodies import is_control_flow, is_moved, programs_of
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.c.memory import CLayout, lay_out, rounded
-from weft.compile.targets.c.products import write_product
+from weft.compile.targets.c.products import packed, write_product
+from weft.core.lowering import View
 from weft.core.size import Scope, Size, evaluate, same
 from weft.graph.control.branch import cond_op
 from weft.graph.control.repeat import scan_op
-from weft.graph.ir import Node
+from weft.graph.ir import CONSTANT, Node
 from weft.ops.products import matmul_op, wide_matmul_op
 
 
@@ -109,7 +112,9 @@ class Product(LibraryCall):
             made.insert(0, made[0] * shape[d + 1] if made else rows * columns)
         kind = self.inputs[0].dtype
         name = write_product(f.source, kind, self.node.dtype)
-        numbers = [rows, depth, columns, *a.steps[-2:], *b.steps[-2:]]
+        panels = self._packed(f, b, outer)
+        numbers = [rows, depth, columns, *a.steps[-2:], *b.steps[-2:],
+                   int(panels is not None)]  # fmt: skip
         scope = Scope()
         loops = [scope.symbol(f"k{d}") for d in outer]
         with f.loops([(f"k{d}", shape[d]) for d in outer]):
@@ -120,10 +125,33 @@ class Product(LibraryCall):
                         [at, *[k * steps[d] for k, d in zip(loops, outer, strict=True)]]
                     ),
                 )
-                for operand, (at, steps) in zip(self.operands, (a, b), strict=True)
+                for operand, (at, steps) in zip(
+                    self.operands[: 1 if panels else 2], (a, b), strict=False
+                )
             ]
             at = _sum(k * step for k, step in zip(loops, made, strict=True))
+            places += [panels] if panels else []
             f.call(name, [*places, f.pointer(self.node, at)], numbers, rows)
+
+    def _packed(self, f: Any, b: Strides, outer: Sequence[int]) -> str | None:
+        """The address of the right operand's panels, if it is a constant matrix."""
+        base, node = self.operands[1].base, self.inputs[1]
+        shape = (*node.shape[-2:], *[b.steps[d] for d in outer])
+        known = all(type(n) is int for n in shape) and not any(shape[2:])
+        if base.op is not CONSTANT or not known or node.dtype.name not in _PACKED:
+            return None
+        readers = {n for n in f.graph.nodes for i in n.inputs
+                   if type(i) is Node and Operand(i).base is base}  # fmt: skip
+        if not all(n.op is self.node.op or isinstance(n.op.lower, View)
+                   for n in readers):  # fmt: skip
+            return None  # there would be two copies
+        flat = base.params["value"].reshape(-1)[int(b.offset) :]
+        steps = [int(n) * flat.itemsize for n in b.steps[-2:]]
+        matrix = np.lib.stride_tricks.as_strided(flat, shape[:2], steps)
+        return f.array(packed(matrix), node.dtype)
+
+
+_PACKED = ("float32", "float64")  # dtypes that panels have, too
 
 
 def _sum(terms: Iterable[Any]) -> Any:

@@ -6,18 +6,22 @@ compilers make vectors of it. Products of few rows read the right operand as it 
 
 from __future__ import annotations
 
+import numpy as np
+
 from weft import dtype as dtypes
 from weft.compile.emit import scalar
 from weft.compile.targets.c.functions import half_to_float
 from weft.compile.targets.c.source import Source, memory_type, short_name
 from weft.dtype import DType
 
+WIDTH = 16  # columns of a panel
+
 
 def write_product(source: Source, kind: DType, made: DType) -> str:
     """Define the product of two matrices of a dtype; gives the function's name.
 
     It has the buffers a, b and the result, and the numbers: rows, depth, columns, the
-    steps of a's rows and columns, and of b's rows and columns.
+    steps of a's rows and columns, of b's rows and columns, and whether b is packed.
     """
     name = f"matmul_{short_name(kind)}"
     if kind is not made:
@@ -30,11 +34,13 @@ def _text(source: Source, name: str, kind: DType, made: DType) -> str:
     load = f"({total})"
     if kind.name in scalar.HALF:
         load = half_to_float(source, kind)
-    source.define("DEPTH", lambda: "enum { DEPTH = 128, COLUMNS = 16 };\n")
+    source.define("DEPTH", lambda: f"enum {{ DEPTH = 256, COLUMNS = {WIDTH} }};\n")
     names = {
         "NAME": name, "IN": memory_type(kind), "OUT": memory_type(made),
         "TOTAL": total, "LOAD": load, "KIND": name.removeprefix("matmul_"),
     }  # fmt: skip
+    as_is = memory_type(kind) == total
+    names["PACKED"] = _PACKED if as_is else "      (void)packed;\n"
     text = _TEMPLATE
     for key, value in names.items():
         text = text.replace(f"@{key}", value)
@@ -47,6 +53,19 @@ def _total_type(made: DType) -> str:
         return "double" if made is dtypes.float64 else "float"
     return "uint64_t" if made.itemsize == 8 else "uint32_t"
 
+
+def packed(matrix: np.ndarray) -> np.ndarray:
+    """A right operand as panels of sixteen columns, in the order of their use."""
+    depth, columns = matrix.shape
+    panels = -(-columns // WIDTH)
+    padded = np.zeros((depth, panels * WIDTH), matrix.dtype)
+    padded[:, :columns] = matrix
+    return np.ascontiguousarray(padded.reshape(depth, panels, WIDTH).swapaxes(0, 1))
+
+
+_PACKED = """\
+      if (packed) ready = b + j * depth + first * COLUMNS;
+"""
 
 _TEMPLATE = """\
 /* totals of four rows by sixteen columns, over some of the depth */
@@ -102,8 +121,9 @@ static int @NAME(void *const *p, const int64_t *n, int64_t begin, int64_t end) {
   @OUT *c = p[2];
   const int64_t rows = n[0], depth = n[1], columns = n[2];
   const int64_t a_row = n[3], a_step = n[4], b_step = n[5], b_column = n[6];
+  const int packed = n[7] != 0;
   @TOTAL panel[DEPTH * COLUMNS], out[4 * COLUMNS];
-  if (rows < 4 && b_step == 1) {
+  if (!packed && rows < 4 && b_step == 1) {
     for (int64_t i = begin; i < end; i++)
       for (int64_t j = 0; j < columns; j++)
         c[i * columns + j] =
@@ -114,7 +134,8 @@ static int @NAME(void *const *p, const int64_t *n, int64_t begin, int64_t end) {
     const int width = columns - j < COLUMNS ? (int)(columns - j) : COLUMNS;
     for (int64_t first = 0; first == 0 || first < depth; first += DEPTH) {
       const int64_t count = depth - first < DEPTH ? depth - first : DEPTH;
-      for (int64_t k = 0; k < count; k++) {
+      const @TOTAL *ready = panel;
+@PACKED      for (int64_t k = 0; k < count && ready == panel; k++) {
         const @IN *from = b + (first + k) * b_step + j * b_column;
         @TOTAL *to = panel + k * COLUMNS;
         for (int q = 0; q < width; q++) to[q] = @LOAD(from[q * b_column]);
@@ -124,9 +145,9 @@ static int @NAME(void *const *p, const int64_t *n, int64_t begin, int64_t end) {
         const int height = end - i < 4 ? 1 : 4;
         const @IN *from = a + i * a_row + first * a_step;
         if (height == 4)
-          block_@KIND(from, a_row, a_step, panel, count, out);
+          block_@KIND(from, a_row, a_step, ready, count, out);
         else
-          row_@KIND(from, a_step, panel, count, out);
+          row_@KIND(from, a_step, ready, count, out);
         for (int r = 0; r < height; r++) {
           @OUT *to = c + (i + r) * columns + j;
           for (int q = 0; q < width; q++)

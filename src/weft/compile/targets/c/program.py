@@ -32,6 +32,7 @@ from weft.compile.targets.c.kernel import parallel_extent, write_kernel
 from weft.compile.targets.c.memory import CLayout, rounded
 from weft.compile.targets.c.source import Indices, Source, array, comment
 from weft.core.size import Scope, Size, evaluate, same
+from weft.dtype import DType
 from weft.graph.ir import ASSIGN, CONSTANT, READ, Graph, Node, Variable
 
 RUN = """\
@@ -65,17 +66,17 @@ class Names:
         name = self.kernels.setdefault(key, f"kernel{len(self.kernels)}")
         return write_kernel(self.source, kernel, name)
 
-    def constant(self, node: Node) -> tuple[str, int]:
+    def constant(self, value: np.ndarray, dtype: DType) -> tuple[str, int]:
         """The address of a constant, and bytes behind it."""
-        value = np.ascontiguousarray(node.params["value"])
-        key = node.dtype.name, hashlib.sha256(value.tobytes()).digest()
+        value = np.ascontiguousarray(value)
+        key = dtype.name, hashlib.sha256(value.tobytes()).digest()
         name = self.constants.setdefault(key, f"constant{len(self.constants)}")
         if self.beside and value.nbytes >= LEAST:
             if name not in self.places:
                 self.weights[name], self.places[name] = value, self.weight_bytes
                 self.weight_bytes += rounded(value.nbytes)
             return "(unsigned char *)io[0]", self.places[name]
-        self.source.define(name, lambda: array(name, value, node.dtype))
+        self.source.define(name, lambda: array(name, value, dtype))
         return f"(unsigned char *){name}", 0
 
 
@@ -216,12 +217,16 @@ class _Function:
         """The address of a value, or of one of its elements."""
         at = self.place(node)
         if isinstance(at, Node) and at.op is CONSTANT:
-            base, offset = self.names.constant(at)
+            base, offset = self.names.constant(at.params["value"], at.dtype)
         elif at in self.io:
             base, offset = f"(unsigned char *)io[{self.io[at]}]", 0
         else:
             base, offset = self._in_workspace(at)
         return self._moved(base, offset + elements * node.dtype.itemsize)
+
+    def array(self, values: np.ndarray, dtype: DType) -> str:
+        """The address of numbers that the file holds."""
+        return self._moved(*self.names.constant(values, dtype))
 
     def _in_workspace(self, key: Any) -> tuple[str, Any]:
         place = self.layout.places_of[key]

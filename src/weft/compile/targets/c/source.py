@@ -39,6 +39,9 @@ class Source:
 
     def helper(self, name: str) -> str:
         """One of the functions below, by name."""
+        for other in re.findall(r"\w+", HELPERS[name].partition("{")[2]):
+            if other in HELPERS:
+                self.helper(other)
         return self.define(name, lambda: HELPERS[name])
 
     def __str__(self) -> str:
@@ -288,11 +291,23 @@ static inline double double_of_bits(uint64_t x) {
         f"{name}_{kind}": f"""\
 /* a NaN if one of both is; of two zeros the {"larger" if sign == ">" else "smaller"} */
 static inline {type} {name}_{kind}({type} x, {type} y) {{
-  const {type} z = x {sign} y ? x : x == y ? ({sign_of}signbit(x) ? y : x) : y;
+  const {type} alike = {type}_of_bits(bits_{kind}(x) {bits} bits_{kind}(y));
+  const {type} z = x {sign} y ? x : y, w = x == y ? alike : z;
+  return x != x ? x : w;
+}}
+"""
+        for name, sign, bits in (("maximum", ">", "&"), ("minimum", "<", "|"))
+        for kind, type in (("f32", "float"), ("f64", "double"))
+    },
+    **{
+        f"either_{name}_{kind}": f"""\
+/* a NaN if one of both is; of two zeros either */
+static inline {type} either_{name}_{kind}({type} x, {type} y) {{
+  const {type} z = x {sign} y ? x : y;
   return x != x ? x : z;
 }}
 """
-        for name, sign, sign_of in (("maximum", ">", ""), ("minimum", "<", "!"))
+        for name, sign in (("maximum", ">"), ("minimum", "<"))
         for kind, type in (("f32", "float"), ("f64", "double"))
     },
     **{

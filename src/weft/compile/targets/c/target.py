@@ -9,14 +9,14 @@ from typing import Any, NoReturn
 
 from weft.compile.emit.support import supported
 from weft.compile.fusion.groups import Group
-from weft.compile.loop.ir import For, Kernel, When, sums_of
-from weft.compile.loop.nest import nest_of
+from weft.compile.loop.ir import For, Kernel, When
+from weft.compile.loop.nest import fused, is_empty, nest_of
 from weft.compile.loop.schedule import parallelise
 from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.program.memory_layout import MemoryLayout
 from weft.compile.program.steps import LibraryCall, Step
 from weft.compile.targets import Replay
-from weft.compile.targets.c.kernel import TOTALS, write_kernel
+from weft.compile.targets.c.kernel import TOTALS, takes_totals, write_kernel
 from weft.compile.targets.c.library import library_call_of
 from weft.compile.targets.c.source import Source
 from weft.compile.targets.cpu.cost_model import COST
@@ -71,10 +71,13 @@ class CTarget:
     # -- loops
 
     def flat_schedule(self, kernel: Kernel, loops: Loops) -> Kernel:
-        return _parallel(kernel)
+        """One loop where that can be, else the innermost one in parallel ones."""
+        kernel = kernel if is_empty(kernel) else fused(kernel)
+        nest = nest_of(kernel)
+        return _parallel(kernel, len(nest) - 1 or 1)
 
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
-        return _parallel(kernel)
+        return _parallel(kernel, len(group.outer))
 
     def grid_schedule(self, kernel: Kernel) -> Kernel:
         return kernel
@@ -119,21 +122,20 @@ class CTarget:
         pass
 
 
-def _parallel(kernel: Kernel) -> Kernel:
-    """The outermost loop in parallel, where that can be proven."""
-    nest = nest_of(kernel)
-    if kernel.parallel or not nest:
-        return kernel
-    try:
-        return parallelise(kernel, nest[0].var)
-    except GraphError:
-        return kernel
+def _parallel(kernel: Kernel, count: int) -> Kernel:
+    """The outer loops in parallel, as far as that can be proven."""
+    for loop in nest_of(kernel)[:count]:
+        try:
+            kernel = parallelise(kernel, loop.var)
+        except GraphError:
+            break
+    return kernel
 
 
 def _with_totals(body: list[Any]) -> list[Any]:
     made = []
     for stmt in body:
-        if isinstance(stmt, For) and sums_of(stmt) and not _short(stmt.extent):
+        if isinstance(stmt, For) and takes_totals(stmt) and not _short(stmt.extent):
             stmt = stmt._replace(totals=TOTALS)
         elif isinstance(stmt, (For, When)):
             stmt = stmt._replace(body=_with_totals(stmt.body))
