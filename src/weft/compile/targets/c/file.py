@@ -111,10 +111,13 @@ class _File:
         self, name: str, entries: Sequence[Entry], state: Mapping[str, Any],
         pack: Pack | None, made_of: str,
     ) -> None:  # fmt: skip
-        self.name, self.entries, self.made_of = identifier(name), entries, made_of
+        if not name.isprintable() or '"' in name or "\\" in name:
+            raise ArgumentError(f"export: {name!r} cannot be the name of a C file")
+        self.name, self.stem = identifier(name), name
+        self.entries, self.made_of = entries, made_of
         self.upper = self.name.upper()
         self.source = Source()
-        self.names = Names(self.source, beside=pack is not None)
+        self.names = Names(self.source, self.upper, beside=pack is not None)
         self.pack, self.packed = pack, b""
         self.places: dict[str, int] = {}
         self.state = state
@@ -129,12 +132,13 @@ class _File:
             self.packed = self.pack(self.names.weights)
         init = self._init()
         head = [
-            comment(f"{self.name}.c: {self.made_of}"),
-            f'#include "{self.name}.h"\n',
+            comment(f"{self.stem}.c: {self.made_of}"),
+            f'#include "{self.stem}.h"\n',
             "#include <math.h>", "#include <string.h>", *self._more_headers(), "",
             "#ifdef __clang__", "#pragma STDC FP_CONTRACT OFF", "#endif\n",
         ]  # fmt: skip
-        text = "\n".join([*head, str(self.source), init, *functions])
+        text = "\n".join([*head, str(self.source), init, self._state_function(),
+                          *functions])  # fmt: skip
         return CFile(self._header(), text, self.packed)
 
     def _more_headers(self) -> list[str]:
@@ -149,7 +153,7 @@ class _File:
             for key, text in CODES.items()
         )
         return f"""\
-{comment(f"{self.name}.h: {self.made_of}")}
+{comment(f"{self.stem}.h: {self.made_of}")}
 #ifndef {upper}_H
 #define {upper}_H
 
@@ -180,11 +184,53 @@ typedef struct {self.name} {{
 }} {self.name};
 
 {self._init_head()};
+{self._state_declared()}\
 {"".join(self._declared(entry) for entry in self.entries)}
 #ifdef __cplusplus
 }}
 #endif
 #endif
+"""
+
+    def _state_head(self) -> str:
+        name = self.name
+        return f"void *{name}_state({name} *m, const char *part, size_t *bytes)"
+
+    def _state_declared(self) -> str:
+        if not self.state:
+            return ""
+        parts = [
+            comment(f'"{key}": {dtype.name}{list(value.shape)}')
+            for key, (dtype, value) in self.state.items()
+        ]
+        what = comment("a part of the state by its name; NULL if there is none")
+        return "\n".join(["", what, *parts, f"{self._state_head()};\n"])
+
+    def _state_function(self) -> str:
+        if not self.state:
+            return ""
+        rows = ",\n".join(
+            f'  {{"{key}", {self.places[key]}, {value.nbytes}}}'
+            for key, (_, value) in self.state.items()
+        )
+        return f"""\
+static const struct {{
+  const char *name;
+  size_t place, bytes;
+}} parts[] = {{
+{rows},
+}};
+
+{self._state_head()} {{
+  if (m == NULL || m->ready != READY || part == NULL) return NULL;
+  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {{
+    if (strcmp(parts[k].name, part) != 0) continue;
+    if (bytes != NULL) *bytes = parts[k].bytes;
+    return m->state + parts[k].place;
+  }}
+  return NULL;
+}}
+
 """
 
     def _declared(self, entry: Entry) -> str:

@@ -131,7 +131,8 @@ class Product(LibraryCall):
             ]
             at = _sum(k * step for k, step in zip(loops, made, strict=True))
             places += [panels] if panels else []
-            f.call(name, [*places, f.pointer(self.node, at)], numbers, rows)
+            work = rows * columns * depth
+            f.call(name, [*places, f.pointer(self.node, at)], numbers, rows, work)
 
     def _packed(self, f: Any, b: Strides, outer: Sequence[int]) -> str | None:
         """The address of the right operand's panels, if it is a constant matrix."""

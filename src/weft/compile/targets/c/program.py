@@ -31,18 +31,10 @@ from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
 from weft.compile.targets.c.kernel import parallel_extent, write_kernel
 from weft.compile.targets.c.memory import CLayout, rounded
 from weft.compile.targets.c.source import Indices, Source, array, comment
+from weft.compile.targets.c.threads import run_function
 from weft.core.size import Scope, Size, evaluate, same
 from weft.dtype import DType
 from weft.graph.ir import ASSIGN, CONSTANT, READ, Graph, Node, Variable
-
-RUN = """\
-typedef int job(void *const *p, const int64_t *n, int64_t begin, int64_t end);
-
-static int run(job *work, void *const *p, const int64_t *n, int64_t count) {
-  return work(p, n, 0, count);
-}
-"""
-
 
 LEAST = 256  # bytes of a constant that is worth a place in the file of weights
 
@@ -50,8 +42,8 @@ LEAST = 256  # bytes of a constant that is worth a place in the file of weights
 class Names:
     """The functions and constants of a file, each once."""
 
-    def __init__(self, source: Source, *, beside: bool = False) -> None:
-        self.source = source
+    def __init__(self, source: Source, prefix: str, *, beside: bool = False) -> None:
+        self.source, self.prefix = source, prefix
         self.beside = beside  # whether large constants are in a file of their own
         self.weights: dict[str, np.ndarray] = {}
         self.weight_bytes = 0
@@ -138,7 +130,7 @@ class _Function:
         self.depth = 1
 
     def text(self) -> str:
-        self.source.define("run", lambda: RUN)
+        self.source.define("run", lambda: run_function(self.names.prefix))
         for at, step in enumerate(self.layout.steps):
             first = at < self.layout.order.prologue
             if first:
@@ -277,17 +269,25 @@ class _Function:
         numbers = [given.get(name, scope.symbol(name)) for name in kernel.sizes]
         name = self.names.kernel(kernel, self.lowered.table)
         count = _replaced(parallel_extent(kernel), given)
-        self.call(name, pointers, numbers, count, checked=kernel.checks)
+        work = math.prod(step.group.shape) * len(step.group.nodes)
+        self.call(
+            name, pointers, numbers, count, work if not kernel.scratch else 0,
+            checked=kernel.checks,
+        )  # fmt: skip
 
     def call(
         self, name: str, pointers: Sequence[str], numbers: Sequence[Any], count: Any,
-        *, checked: bool = False,
+        work: Any, *, checked: bool = False,
     ) -> None:  # fmt: skip
-        """A call of a kernel or of a library's function."""
+        """A call of a kernel or of a library's function.
+
+        Threads share it if it takes enough operations (``work``).
+        """
         sizes = ", ".join(map(self.text_of, numbers))
         n = f"(int64_t[]){{{sizes}}}" if numbers else "NULL"
         inner = ", ".join(pointers)
-        call = f"run({name}, (void *[]){{{inner}}}, {n}, {self.text_of(count)})"
+        size = f"{self.text_of(count)}, {self.text_of(work)}"
+        call = f"run({name}, (void *[]){{{inner}}}, {n}, {size})"
         self.line(f"if ({call}) return 1;" if checked else f"(void){call};")
 
     def body(self, lowered: Lowered, layout: CLayout, open_sizes: Sequence[str]) -> str:
