@@ -31,11 +31,12 @@ def write_artifact(
 ) -> list[str]:
     """Write a program as an artefact that runs without Python; gives its files.
 
-    ``program`` is a module, a function, an exported program, or a dictionary of several
-    by the names of their entry points, which share their state; ``example`` has their
-    arguments. ``path`` ends in what comes out, unless ``target`` says it: ``.c`` is a
-    C99 file and its header. ``weights`` are ``"inside"`` or ``"beside"``, in a
-    safetensors file. Sizes that ``dynamic_shapes`` names are open.
+    ``program`` is a module, a function, an exported, captured or loaded program, or a
+    dictionary of several by the names of their entry points, which share their state;
+    ``example`` has the arguments of modules and functions. ``path`` ends in what comes
+    out, unless ``target`` says it: ``.c`` is a C99 file and its header. ``weights`` are
+    ``"inside"`` or ``"beside"``, in a safetensors file. Sizes that ``dynamic_shapes``
+    names are open.
 
     >>> import os, tempfile
     >>> folder = tempfile.mkdtemp()

@@ -61,9 +61,13 @@ def programs_of(entries: Mapping[str, Any], dynamic_shapes: Any) -> Programs:
 def _captured(
     name: str, program: Any, example: Any, dynamic_shapes: Any
 ) -> tuple[Captured, dict[str, ValueRange]]:
-    args = example if isinstance(example, tuple) else (example,)
+    if isinstance(program, Captured):
+        _check(name, program)
+        return program, {}
+    args, options = example if isinstance(example, tuple) else (example,), {}
     if isinstance(program, ExportedProgram):
-        wanted = program._wanted(*program._examples())
+        args, options = program._examples()
+        wanted = program._wanted(args, options)
         program = program.module()
     else:
         if not callable(program):
@@ -74,7 +78,7 @@ def _captured(
         forward = program.forward if isinstance(program, Module) else program
         labels = labels_of(program, args, {})
         wanted = named_sizes(forward, args, {}, dynamic_shapes, labels)
-    run = captured(program, args, {}, wanted)
+    run = captured(program, args, options, wanted)
     _check(name, run)
     return run, ranges_of(run, wanted.dims)
 
