@@ -376,6 +376,17 @@ def test_names_that_c_does_not_allow(tmp_path):
     args = [weft.ones(2) * k for k in range(4)]
     weft.export(f, tuple(args), tmp_path / "3 nets.c")
     compiled(tmp_path / "3 nets.c", "-O0")
+    net, x = nn.Tanh(), weft.ones(2)
+    for name in ("int", "exp", "run", "main", "kernel0"):
+        weft.export(net, x, tmp_path / f"{name}.c")
+        compiled(tmp_path / f"{name}.c", "-O0")
+    for entry in ("init", "a b", "größe"):
+        with pytest.raises(ArgumentError, match="cannot be the name of a function"):
+            weft.export({entry: net}, {entry: x}, tmp_path / "net.c")
+    with pytest.raises(ArgumentError, match="give the file another name"):
+        weft.export({"f32": net}, {"f32": x}, tmp_path / "tanh.c")
+    with pytest.raises(ArgumentError, match="cannot be the name of a C file"):
+        weft.export(net, x, tmp_path / 'a"b.c')
 
 
 def test_all_optimisation_levels_agree(tmp_path):

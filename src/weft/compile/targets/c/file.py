@@ -101,7 +101,9 @@ def write_file(
 
     ``pack`` makes a safetensors file of arrays; without it, they are in the C file.
     """
-    return _File(name, entries, state, pack, made_of).made()
+    file = _File(name, entries, state, pack, made_of)
+    file.check_names()
+    return file.made()
 
 
 class _File:
@@ -126,11 +128,30 @@ class _File:
             self.places[key] = self.state_bytes
             self.state_bytes += rounded(value.nbytes)
 
+    def check_names(self) -> None:
+        """Refuse names that C does not allow, or that are taken."""
+        taken = {f"{self.name}_{end}" for end in ("model", "init", "message", "state")}
+        for entry in self.entries:
+            plain = entry.name.isascii() and entry.name.isidentifier()
+            mine = {f"{self.name}_{entry.name}", f"{self.name}_{entry.name}_memory"}
+            if not plain or mine & taken:
+                raise ArgumentError(
+                    f"export: {entry.name!r} cannot be the name of a function in C, or "
+                    "is taken; give it another name"
+                )
+            taken |= mine
+        self.public = taken
+
     def made(self) -> CFile:
         functions = [self._entry(entry) for entry in self.entries]
         if self.pack is not None and self.names.weights:
             self.packed = self.pack(self.names.weights)
         init = self._init()
+        if both := sorted(self.public & self.source.definitions.keys()):
+            raise ArgumentError(
+                f"export: the file has a function {both[0]!r} of its own; give the "
+                "file another name"
+            )
         head = [
             comment(f"{self.stem}.c: {self.made_of}"),
             f'#include "{self.stem}.h"\n',
@@ -176,12 +197,12 @@ const char *{self.name}_message(int code);
 #define {upper}_MEMORY {self._least_memory()}
 
 /* a model in memory of yours, which it uses from init on; all begins with zeros */
-typedef struct {self.name} {{
+typedef struct {self.name}_model {{
   uint32_t ready;
   unsigned char *state, *workspace;
   const unsigned char *weights;
   size_t size;
-}} {self.name};
+}} {self.name}_model;
 
 {self._init_head()};
 {self._state_declared()}\
@@ -194,7 +215,7 @@ typedef struct {self.name} {{
 
     def _state_head(self) -> str:
         name = self.name
-        return f"void *{name}_state({name} *m, const char *part, size_t *bytes)"
+        return f"void *{name}_state({name}_model *m, const char *part, size_t *bytes)"
 
     def _state_declared(self) -> str:
         if not self.state:
@@ -255,7 +276,8 @@ static const struct {{
 
     def _init_head(self) -> str:
         path = ", const char *weights" if self.names.weights else ""
-        return f"int {self.name}_init({self.name} *m, void *memory, size_t size{path})"
+        given = f"{self.name}_model *m, void *memory, size_t size{path}"
+        return f"int {self.name}_init({given})"
 
     def _size_head(self, entry: Entry) -> str:
         sizes = ", ".join(f"int64_t {identifier(n, 'n')}" for n in entry.open_sizes)
@@ -263,7 +285,7 @@ static const struct {{
 
     def _head(self, entry: Entry) -> str:
         both = [*self._arguments(entry, 0), *self._arguments(entry, 1)]
-        given = ", ".join([f"{self.name} *m", *[a.text for a in both]])
+        given = ", ".join([f"{self.name}_model *m", *[a.text for a in both]])
         return f"int {self.name}_{entry.name}({given})"
 
     def _arguments(self, entry: Entry, which: int) -> list[Argument]:
