@@ -35,6 +35,14 @@ from weft.dtype import DType
 from weft.errors import ArgumentError
 from weft.graph.ir import Node
 
+# No sum is fused with a product. GCC makes no vectors of code that may trap otherwise.
+_PRAGMAS = """\
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("no-trapping-math", "no-math-errno")
+#endif
+"""
 Pack = Callable[[Mapping[str, np.ndarray]], bytes]
 CODES = {
     "OK": "no error",
@@ -156,7 +164,7 @@ class _File:
             comment(f"{self.stem}.c: {self.made_of}"),
             f'#include "{self.stem}.h"\n',
             "#include <math.h>", "#include <string.h>", *self._more_headers(), "",
-            "#ifdef __clang__", "#pragma STDC FP_CONTRACT OFF", "#endif\n",
+            _PRAGMAS,
         ]  # fmt: skip
         text = "\n".join([*head, str(self.source), init, self._state_function(),
                           *functions])  # fmt: skip

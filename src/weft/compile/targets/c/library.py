@@ -1,4 +1,4 @@
-"""Nodes that C computes as a whole: matrix products, branches and loops."""
+"""Nodes that C computes as a whole: products, windows, branches and loops."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from weft.compile.program.bodies import is_control_flow, is_moved, programs_of
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.c.memory import CLayout, lay_out, rounded
 from weft.compile.targets.c.products import packed, write_product
+from weft.compile.targets.c.windows import write_windows
 from weft.core.lowering import View
 from weft.core.size import Scope, Size, evaluate, same
 from weft.graph.control.branch import cond_op
 from weft.graph.control.repeat import scan_op
 from weft.graph.ir import CONSTANT, Node
+from weft.ops.conv import im2col_op
 from weft.ops.products import matmul_op, wide_matmul_op
 
 
@@ -166,6 +168,46 @@ def _multiplies(dtype: Any) -> bool:
     return not dtype.is_complex and dtype is not dtypes.bool_
 
 
+# -- windows of convolutions
+
+
+@dataclass(frozen=True, eq=False)
+class Windows(LibraryCall):
+    """Windows of images with two dimensions, as columns."""
+
+    @staticmethod
+    def computes(node: Node) -> bool:
+        return node.op is im2col_op and len(node.params["kernel"]) == 2
+
+    copies = staticmethod(is_moved)
+
+    @staticmethod
+    def row_axes(node: Node) -> int | None:
+        return None
+
+    def work(self, sizes: Mapping[str, int], target: Any) -> Work:
+        return Work()
+
+    def write(self, f: Any) -> None:
+        """Write the call of the function for the images' dtype."""
+        p, shape = self.node.params, self.node.shape
+        height, width = self.inputs[0].shape[2:]
+        numbers: list[Any] = [height, width]
+        for d in range(2):
+            numbers += [p["kernel"][d], p["stride"][d], p["padding"][d][0]]
+            numbers += [p["dilation"][d], shape[4 + d]]
+        places = [operand_pointer(f, self, 0), f.pointer(self.node)]
+        name = write_windows(f.source, self.node.dtype)
+        f.call(name, places, numbers, shape[0] * shape[1], math.prod(shape))
+
+
+def operand_pointer(f: Any, call: LibraryCall, k: int) -> str:
+    """The address of an operand that is contiguous in its base."""
+    operand, rank = call.operands[k], len(call.inputs[k].shape)
+    at = flat_position(operand.index((0,) * rank), operand.base.shape)
+    return f.pointer(operand.base, at)
+
+
 # -- control flow
 
 
@@ -255,12 +297,6 @@ class ControlFlow(LibraryCall):
         )
         write(f, functions, work)
 
-    def _operand(self, f: Any, k: int) -> str:
-        operand = self.operands[k]
-        rank = len(self.inputs[k].shape)
-        at = flat_position(operand.index((0,) * rank), operand.base.shape)
-        return f.pointer(operand.base, at)
-
     def _result(self, f: Any, work: Work, k: int) -> str:
         pick = self._picked.get(k)
         return f.pointer(pick) if pick else f.scratch(self, work.places["result", k])
@@ -277,12 +313,12 @@ class ControlFlow(LibraryCall):
 
     def _cond(self, f: Any, functions: list[str], work: Work) -> None:
         results = [self._result(f, work, k) for k in range(len(self.node.type))]
-        operands = [self._operand(f, k) for k in range(1, len(self.inputs))]
+        operands = [operand_pointer(f, self, k) for k in range(1, len(self.inputs))]
         calls = [
             self._call(f, work, k, name, [*operands, *results], "0")
             for k, name in enumerate(functions)
         ]
-        f.line(f"if (*(const uint8_t *)({self._operand(f, 0)}) != 0) {{")
+        f.line(f"if (*(const uint8_t *)({operand_pointer(f, self, 0)}) != 0) {{")
         f.line(f"  if ({calls[0]}) return 1;")
         f.line(f"}} else if ({calls[1]}) return 1;")
 
@@ -295,11 +331,11 @@ class ControlFlow(LibraryCall):
         f.line("{")
         carries = self._carries(f, work, fixed, range(carried), work.bodies[0], stacked,
                                 length if reverse else "0")  # fmt: skip
-        inputs = [self._operand(f, k) for k in range(fixed)]
+        inputs = [operand_pointer(f, self, k) for k in range(fixed)]
         inputs += [c.given for c in carries]
         for k in range(start, len(self.inputs)):
             row = _nbytes(_row(self.node.inputs[k].type))
-            inputs.append(f"{self._operand(f, k)} + at * ({f.text_of(row)})")
+            inputs.append(f"{operand_pointer(f, self, k)} + at * ({f.text_of(row)})")
         outputs = [c.new for c in carries]
         for k in range(carried, len(kinds)):
             row = _nbytes(_row(kinds[k]))
@@ -325,7 +361,7 @@ class ControlFlow(LibraryCall):
         carries = self._carries(
             f, work, fixed, range(1, count + 1), work.bodies[1], (), ""
         )
-        operands = [self._operand(f, k) for k in range(fixed)]
+        operands = [operand_pointer(f, self, k) for k in range(fixed)]
         old = [*operands, *[c.old for c in carries]]
         ask = self._call(f, work, 0, functions[0], [*old, "&goes_on"], "step")
         new = self._call(
@@ -354,7 +390,10 @@ class ControlFlow(LibraryCall):
         graph, found = body.lowered.graph, []
         for k, out in enumerate(outs):
             nbytes = f.text_of(_nbytes(self.node.inputs[fixed + k].type))
-            place, start = self._result(f, work, out), self._operand(f, fixed + k)
+            place, start = (
+                self._result(f, work, out),
+                operand_pointer(f, self, fixed + k),
+            )
             in_place = held.get(graph.outputs[k]) is graph.inputs[fixed + k]
             if k in stacked:
                 f.line(
@@ -391,4 +430,4 @@ def _nbytes(kind: Any) -> Any:
     return math.prod(kind.shape) * kind.dtype.itemsize
 
 
-LIBRARY: tuple[type[LibraryCall], ...] = (Product, ControlFlow)
+LIBRARY: tuple[type[LibraryCall], ...] = (Product, Windows, ControlFlow)

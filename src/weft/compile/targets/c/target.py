@@ -43,7 +43,7 @@ class CTarget:
     # -- which nodes
 
     def supports(self, node: Node) -> bool:
-        return supported(node)
+        return library_call_of(node) is None and supported(node)
 
     def library_call(self, node: Node) -> type[LibraryCall] | None:
         return library_call_of(node)

@@ -1,0 +1,58 @@
+"""Windows of images as columns of a matrix, for convolutions in C.
+
+A row of an image is copied at once for each place in the window; what lies in the
+padding becomes 0.
+"""
+
+from __future__ import annotations
+
+from weft.compile.targets.c.source import Source, memory_type, short_name
+from weft.dtype import DType
+
+
+def write_windows(source: Source, dtype: DType) -> str:
+    """Define the function for a dtype; gives its name.
+
+    It has the buffers of images and columns, and the numbers: height, width, and then
+    of rows and of columns the kernel, stride, padding, dilation and number of windows.
+    Its iterations are the images' channels.
+    """
+    name = f"windows_{short_name(dtype)}"
+    kind = memory_type(dtype)
+    return source.define(
+        name, lambda: _TEXT.replace("@NAME", name).replace("@TYPE", kind)
+    )
+
+
+_TEXT = """\
+static int @NAME(void *const *p, const int64_t *n, int64_t begin, int64_t end) {
+  const @TYPE *x = p[0];
+  @TYPE *to = p[1];
+  const int64_t height = n[0], width = n[1], *r = n + 2, *c = n + 7;
+  to += begin * r[0] * c[0] * r[4] * c[4];
+  for (int64_t plane = begin; plane < end; plane++) {
+    const @TYPE *image = x + plane * height * width;
+    for (int64_t a = 0; a < r[0]; a++) {
+      for (int64_t b = 0; b < c[0]; b++) {
+        const int64_t start = b * c[3] - c[2];  /* of the first window's column */
+        int64_t first = start < 0 ? (c[1] - 1 - start) / c[1] : 0;
+        int64_t last = width > start ? (width - start + c[1] - 1) / c[1] : 0;
+        if (last > c[4]) last = c[4];
+        if (first > last) first = last;
+        for (int64_t i = 0; i < r[4]; i++, to += c[4]) {
+          const int64_t row = i * r[1] + a * r[3] - r[2];
+          const int inside = row >= 0 && row < height;
+          const int64_t low = inside ? first : 0, high = inside ? last : 0;
+          for (int64_t j = 0; j < low; j++) to[j] = 0;
+          if (low < high) {
+            const @TYPE *from = image + row * width + low * c[1] + start;
+            for (int64_t j = low; j < high; j++) to[j] = from[(j - low) * c[1]];
+          }
+          for (int64_t j = high; j < c[4]; j++) to[j] = 0;
+        }
+      }
+    }
+  }
+  return 0;
+}
+"""
