@@ -39,9 +39,11 @@ def _text(source: Source, name: str, kind: DType, made: DType) -> str:
         "NAME": name, "IN": memory_type(kind), "OUT": memory_type(made),
         "TOTAL": total, "LOAD": load, "KIND": name.removeprefix("matmul_"),
     }  # fmt: skip
-    as_is = memory_type(kind) == total
-    names["PACKED"] = _PACKED if as_is else "      (void)packed;\n"
-    text = _TEMPLATE
+    as_is = memory_type(kind) == total  # panels are made when the file is
+    names["PACKED"] = _PACKED if as_is else ""
+    names["START"] = "start" if as_is else "0"
+    text = _TEMPLATE.replace("@ROWS", _ROWS if as_is else "")
+    text = text.replace("@FEW", _FEW if as_is else "")
     for key, value in names.items():
         text = text.replace(f"@{key}", value)
     return text
@@ -62,6 +64,43 @@ def packed(matrix: np.ndarray) -> np.ndarray:
     padded[:, :columns] = matrix
     return np.ascontiguousarray(padded.reshape(depth, panels, WIDTH).swapaxes(0, 1))
 
+
+_ROWS = """\
+/* one row and four panels, one after the other: totals do not wait for one another */
+static void panels_@KIND(const @IN *a, int64_t step, const @TOTAL *panels,
+                         int64_t depth, @TOTAL *out) {
+  @TOTAL s0[COLUMNS] = {0}, s1[COLUMNS] = {0}, s2[COLUMNS] = {0}, s3[COLUMNS] = {0};
+  const @TOTAL *p0 = panels, *p1 = p0 + depth * COLUMNS;
+  const @TOTAL *p2 = p1 + depth * COLUMNS, *p3 = p2 + depth * COLUMNS;
+  for (int64_t k = 0; k < depth; k++) {
+    const @TOTAL x = a[k * step];
+    for (int j = 0; j < COLUMNS; j++) {
+      s0[j] += x * p0[k * COLUMNS + j];
+      s1[j] += x * p1[k * COLUMNS + j];
+      s2[j] += x * p2[k * COLUMNS + j];
+      s3[j] += x * p3[k * COLUMNS + j];
+    }
+  }
+  for (int j = 0; j < COLUMNS; j++) {
+    out[j] = s0[j];
+    out[COLUMNS + j] = s1[j];
+    out[2 * COLUMNS + j] = s2[j];
+    out[3 * COLUMNS + j] = s3[j];
+  }
+}
+
+"""
+
+_FEW = """\
+  int64_t start = 0;  /* the columns that are done */
+  if (packed && rows < 4) {
+    for (; start + 4 * COLUMNS <= columns; start += 4 * COLUMNS)
+      for (int64_t i = begin; i < end; i++) {
+        panels_@KIND(a + i * a_row, a_step, b + start * depth, depth, out);
+        for (int j = 0; j < 4 * COLUMNS; j++) c[i * columns + start + j] = out[j];
+      }
+  }
+"""
 
 _PACKED = """\
       if (packed) ready = b + j * depth + first * COLUMNS;
@@ -102,7 +141,7 @@ static void row_@KIND(const @IN *a, int64_t step, const @TOTAL *panel, int64_t d
   for (int j = 0; j < COLUMNS; j++) out[j] = s[j];
 }
 
-/* one element, where the depth of b is contiguous */
+@ROWS/* one element, where the depth of b is contiguous */
 static @TOTAL dot_@KIND(const @IN *a, int64_t step, const @IN *b, int64_t depth) {
   @TOTAL s[COLUMNS] = {0};
   int64_t k = 0;
@@ -123,14 +162,14 @@ static int @NAME(void *const *p, const int64_t *n, int64_t begin, int64_t end) {
   const int64_t a_row = n[3], a_step = n[4], b_step = n[5], b_column = n[6];
   const int packed = n[7] != 0;
   @TOTAL panel[DEPTH * COLUMNS], out[4 * COLUMNS];
-  if (!packed && rows < 4 && b_step == 1) {
+@FEW  if (!packed && rows < 4 && b_step == 1) {
     for (int64_t i = begin; i < end; i++)
       for (int64_t j = 0; j < columns; j++)
         c[i * columns + j] =
             (@OUT)dot_@KIND(a + i * a_row, a_step, b + j * b_column, depth);
     return 0;
   }
-  for (int64_t j = 0; j < columns; j += COLUMNS) {
+  for (int64_t j = @START; j < columns; j += COLUMNS) {
     const int width = columns - j < COLUMNS ? (int)(columns - j) : COLUMNS;
     for (int64_t first = 0; first == 0 || first < depth; first += DEPTH) {
       const int64_t count = depth - first < DEPTH ? depth - first : DEPTH;
