@@ -230,8 +230,11 @@ def test_caches_are_state_and_a_failure_leaves_it_as_it_was(tmp_path):
         model = exported(tmp_path, net, weft.randn(8))
         for _ in range(10):
             check(model, net, weft.randn(8))
+        before = state_of(model, "keys")
         code, _ = call(model, "run", [weft.randn(8)], [weft.zeros(8)])
         assert code == "VALUE"  # there is no place for an eleventh
+        np.testing.assert_array_equal(state_of(model, "keys"), before)
+        np.testing.assert_allclose(before, net.keys.numpy(), atol=1e-6)
         assert model.init(1 << 22) == "OK"  # begins anew
         assert call(model, "run", [weft.randn(8)], [weft.zeros(8)])[0] == "OK"
 
@@ -304,6 +307,26 @@ def test_memory_of_open_sizes(tmp_path):
     check(model, net, x[:4])
 
 
+def test_sizes_for_which_others_are_negative_or_empty(tmp_path):
+    def later(x, ids):
+        return x[3:][ids] + 1
+
+    x, ids = weft.randn(5, 2), weft.tensor([0, 1])
+    model = exported(tmp_path, later, (x, ids), dynamic_shapes=({0: BATCH}, None))
+    check(model, later, x, ids)
+    check(model, later, weft.randn(9, 2), weft.tensor([5, -1]))
+    for n in (1, 2, 3):
+        code, _ = call(model, "run", [weft.randn(n, 2), ids], [weft.zeros(2, 2)])
+        assert code in ("SHAPE", "VALUE")
+
+
+def test_a_size_of_zero_is_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="for these dtypes and shapes"):
+        weft.export(
+            lambda x, i: x[i], (weft.ones(0, 2), weft.tensor([0])), tmp_path / "a.c"
+        )
+
+
 def test_weights_beside_the_file(tmp_path):
     net, x = nn.Linear(64, 50), weft.randn(3, 64)
     model = exported(tmp_path, net, x, weights="beside")
@@ -311,7 +334,7 @@ def test_weights_beside_the_file(tmp_path):
     path = tmp_path / "net.safetensors"
     whole = path.read_bytes()
     assert len(weft.load(path)) == 1
-    assert (tmp_path / "net.c").stat().st_size < 12000
+    assert (tmp_path / "net.c").stat().st_size < 16000
     for broken in (whole[:-1], whole + b"x", whole[:9], b"", b"x" + whole[1:]):
         path.write_bytes(broken)
         assert model.init(1 << 22, bytes(path)) == "WEIGHTS"

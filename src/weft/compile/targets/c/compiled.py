@@ -13,7 +13,7 @@ from weft.compile.program.bodies import own_outputs, own_state
 from weft.compile.program.lowered import Lowered
 from weft.compile.targets.c.file import CFile, Entry, Pack, write_file
 from weft.compile.targets.c.memory import lay_out
-from weft.compile.targets.c.program import refused, variables_of
+from weft.compile.targets.c.program import refused, refused_for, variables_of
 from weft.compile.targets.c.target import C
 from weft.core.size import Size
 from weft.errors import ArgumentError
@@ -46,10 +46,12 @@ def c_file(
     made = [lowered(program.graph) for program in programs]
     _check([node for one in made for node in refused(one)])
     with targets.compiling_for(C):
+        layouts = [lay_out(one, {}) for one in made]
+        _check([node for layout in layouts for node in refused_for(layout)])
         entries = [
-            Entry(p.name, one, lay_out(one, {}), _open_sizes(p.graph), p.ranges,
-                  p.outputs, p.state)
-            for p, one in zip(programs, made, strict=True)
+            Entry(p.name, one, layout, _open_sizes(p.graph), p.ranges, p.outputs,
+                  p.state)
+            for p, one, layout in zip(programs, made, layouts, strict=True)
         ]  # fmt: skip
         held = {k: (dtypes.of_array(v), v) for k, v in state.items()}
         return write_file(name, entries, held, pack=pack, made_of=made_of)

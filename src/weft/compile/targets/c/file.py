@@ -30,7 +30,7 @@ from weft.compile.targets.c.source import (
     memory_type,
 )
 from weft.compile.targets.c.weights import reader
-from weft.core.size import Size
+from weft.core.size import Size, may_be_negative
 from weft.dtype import DType
 from weft.errors import ArgumentError
 from weft.graph.ir import Node
@@ -475,7 +475,7 @@ class _Checks:
         return text if high >= 2**63 - 1 else f"{text} || {made} > INT64_C({high})"
 
     def _bounded(self, fail: str) -> list[str]:
-        """Refuse sizes whose products overflow."""
+        """Refuse sizes whose products overflow, or of which others are negative."""
         counts = [
             math.prod(node.shape, start=node.dtype.itemsize)
             for node in self.entry.lowered.graph.nodes
@@ -483,4 +483,13 @@ class _Checks:
         ]
         terms = {self.indices.real(c) for c in counts if isinstance(c, Size)
                  and c.symbols <= self.names.keys()}  # fmt: skip
-        return [f"if (!({term} < 1e15)) {fail}" for term in sorted(terms)]
+        lines = [f"if (!({term} < 1e15)) {fail}" for term in sorted(terms)]
+        sizes = {
+            self.indices.text(n)
+            for node in self.entry.lowered.graph.nodes
+            if type(node.type) is not tuple
+            for n in node.shape
+            if isinstance(n, Size) and may_be_negative(n)
+            and n.symbols <= self.names.keys()
+        }  # fmt: skip
+        return lines + [f"if ({size} < 0) {fail}" for size in sorted(sizes)]

@@ -84,6 +84,18 @@ def refused(lowered: Lowered) -> list[Node]:
     return found
 
 
+def refused_for(layout: CLayout) -> list[Node]:
+    """The nodes that C cannot compute for a layout's sizes, though for others."""
+    found: list[Node] = []
+    for step in layout.steps:
+        if isinstance(step, HostCall):
+            found.append(step.node)
+        elif isinstance(step, LibraryCall):
+            bodies = layout.jobs.works[step].bodies
+            found += [node for body in bodies for node in refused_for(body)]
+    return found
+
+
 def _inner_refused(node: Node) -> list[Node]:
     if not any(isinstance(p, Graph) for p in node.params.values()):
         return []
@@ -131,6 +143,7 @@ class _Function:
 
     def text(self) -> str:
         self.source.define("run", lambda: run_function(self.names.prefix))
+        self._check_sizes()
         for at, step in enumerate(self.layout.steps):
             first = at < self.layout.order.prologue
             if first:
@@ -142,6 +155,16 @@ class _Function:
         head = f"static int {self.name}(unsigned char *ws, void *const *io, " \
             "const int64_t *n) {"  # fmt: skip
         return "\n".join([head, *self._declared(), *self.lines, "  return 0;\n}\n"])
+
+    def _check_sizes(self) -> None:
+        """Refuse open sizes for which a kernel would read what is not there."""
+        if not self.layout.open:
+            return
+        launches = [s for s in self.layout.steps if isinstance(s, KernelLaunch)]
+        sizes = {self.text_of(_replaced(size, dict(one.kernel.given)))
+                 for one in launches for size in one.kernel.positive}  # fmt: skip
+        for size in sorted(sizes):
+            self.line(f"if ({size} < 1) return 1;")
 
     def _declared(self) -> list[str]:
         """Sizes and places that the lines name."""
