@@ -88,6 +88,12 @@ class Argument(NamedTuple):
             return pointer
         return f"{pointer}, const int64_t {self.name}_shape[{self.rank}]"
 
+    @property
+    def missing(self) -> str:
+        """Whether a pointer is NULL."""
+        names = [self.name, f"{self.name}_shape"][: 1 + (self.rank > 0)]
+        return " || ".join(f"{name} == NULL" for name in names)
+
 
 class CFile(NamedTuple):
     """The texts of a header and of a source, and the file of weights beside them."""
@@ -377,12 +383,12 @@ const char *{name}_message(int code) {{
         )  # fmt: skip
         given, made = self._arguments(entry, 0), self._arguments(entry, 1)
         checks = _Checks(self.source, entry, given, made)
-        pointers = [a.name for a in (*given, *made)]
-        pointers += [f"{a.name}_shape" for a in (*given, *made) if a.rank]
-        null = " || ".join(f"{p} == NULL" for p in pointers)
         lines = [
             f"if (m == NULL || m->ready != READY) return {upper}_NOT_INITIALIZED;",
-            f"if ({null}) return {upper}_NULL_POINTER;" if pointers else "",
+            *[
+                f"if ({a.missing}) return {upper}_NULL_POINTER;"
+                for a in (*given, *made)
+            ],
             *checks.lines(f"return {upper}_SHAPE;"),
         ]
         if entry.layout.open:
@@ -393,7 +399,7 @@ const char *{name}_message(int code) {{
         for variable in variables_of(entry.lowered.graph):
             io.append(f"m->state + {self.places[entry.state[variable.name]]}")
         lines += [
-            f"void *const io[] = {{{', '.join(io)}}};",
+            f"void *const io[] = {{\n    {_listed(io)}\n  }};",
             f"const int64_t n[] = {{{', '.join(['0', *checks.sizes])}}};",
             f"return {program}(m->workspace, io, n) ? {upper}_VALUE : {upper}_OK;",
         ]
@@ -417,6 +423,10 @@ const char *{name}_message(int code) {{
 }}
 
 """
+
+
+def _listed(items: Sequence[str]) -> str:
+    return ",\n    ".join(items)
 
 
 class _Checks:

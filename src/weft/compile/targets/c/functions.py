@@ -18,6 +18,7 @@ from llvmlite import ir
 
 from weft.compile.emit import scalar
 from weft.compile.targets.c.source import (
+    HELPERS,
     Source,
     array,
     floating,
@@ -271,7 +272,7 @@ class _Translation:
 
     def _icmp(self, one: Any, x: str, y: str) -> str:
         op, kind = one.op, one.operands[0].type
-        if op in ("eq", "ne"):
+        if len(op) == 2:  # equality, which knows no sign
             return f"{x} {_SIGNS[op]} {y}"
         sign = _SIGNS[op[1:]]
         if op[0] == "u" or kind.width == 1:
@@ -330,8 +331,8 @@ class _Translation:
         if name in ("umin", "umax"):
             sign = "<" if name == "umin" else ">"
             return f"{args[0]} {sign} {args[1]} ? {args[0]} : {args[1]}"
-        if name in ("maximum", "minimum"):
-            made = f"{name}_f{64 if one.type == scalar.F64 else 32}"
+        made = f"{name}_f{64 if one.type == scalar.F64 else 32}"
+        if made in HELPERS:
             return f"{self.source.helper(made)}({', '.join(args)})"
         if name not in _LLVM_OF_C:
             raise GraphError(f"C: there is no function for LLVM's {name!r}")

@@ -1,7 +1,7 @@
 """Windows of images as columns of a matrix, for convolutions in C.
 
-A row of an image is copied at once for each place in the window; what lies in the
-padding becomes 0.
+A row of an image is copied at once for each place in the window, or the whole image
+where windows are as many as pixels; what lies in the padding becomes 0.
 """
 
 from __future__ import annotations
@@ -19,12 +19,31 @@ def write_windows(source: Source, dtype: DType) -> str:
     """
     name = f"windows_{short_name(dtype)}"
     kind = memory_type(dtype)
-    return source.define(
-        name, lambda: _TEXT.replace("@NAME", name).replace("@TYPE", kind)
-    )
+    text = _TEXT.replace("@NAME", name).replace("@TYPE", kind)
+    return source.define(name, lambda: text.replace("@KIND", short_name(dtype)))
 
 
 _TEXT = """\
+/* an image moved up by so many rows and to the left by so many columns */
+static void shift_@KIND(@TYPE *to, const @TYPE *image, const int64_t *r, int64_t up,
+                        int64_t left, int64_t first, int64_t last, int64_t height,
+                        int64_t width) {
+  const int64_t top = up < 0 ? (-up < r[4] ? -up : r[4]) : 0;
+  int64_t bottom = height - up < r[4] ? height - up : r[4];
+  if (bottom < top) bottom = top;
+  const int64_t from = (top + up) * width + left, all = height * width;
+  const int64_t count = (bottom - top) * width;
+  const int64_t low = from < 0 ? -from : 0;
+  const int64_t high = from + count > all ? all - from : count;
+  for (int64_t k = 0; k < top * width; k++) to[k] = 0;
+  for (int64_t k = low; k < high; k++) to[top * width + k] = image[from + k];
+  for (int64_t i = top; i < bottom; i++) {
+    for (int64_t j = 0; j < first; j++) to[i * width + j] = 0;
+    for (int64_t j = last; j < width; j++) to[i * width + j] = 0;
+  }
+  for (int64_t k = bottom * width; k < r[4] * width; k++) to[k] = 0;
+}
+
 static int @NAME(void *const *p, const int64_t *n, int64_t begin, int64_t end) {
   const @TYPE *x = p[0];
   @TYPE *to = p[1];
@@ -39,6 +58,11 @@ static int @NAME(void *const *p, const int64_t *n, int64_t begin, int64_t end) {
         int64_t last = width > start ? (width - start + c[1] - 1) / c[1] : 0;
         if (last > c[4]) last = c[4];
         if (first > last) first = last;
+        if (r[1] == 1 && c[1] == 1 && c[4] == width) {
+          shift_@KIND(to, image, r, a * r[3] - r[2], start, first, last, height, width);
+          to += r[4] * width;
+          continue;
+        }
         for (int64_t i = 0; i < r[4]; i++, to += c[4]) {
           const int64_t row = i * r[1] + a * r[3] - r[2];
           const int inside = row >= 0 && row < height;
