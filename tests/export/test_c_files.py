@@ -129,6 +129,35 @@ def test_products_of_all_types_and_layouts(tmp_path):
     check(exported(tmp_path, products, args), products, *args, close=1e-5)
 
 
+def test_results_of_all_kinds(tmp_path):
+    """Arguments, constants, views and doubles as results; numbers and None are none."""
+    constant = weft.tensor([1.0, 2.0])
+
+    def results(x, b, s, h, i):
+        y = x * 2
+        whole = [i // 3, i % 3, i << 2, i.to(weft.uint8)]
+        views = {"t": x.T, "slice": x[0, 1:], "cat": weft.cat([x, y], 1)}
+        others = s * s, h * h + 1, ~b, b.any(), weft.zeros(3)
+        return x, y, y, constant, *whole, *views.values(), *others, 3.5, None
+
+    args = [
+        weft.randn(2, 3), weft.tensor([True, False]), weft.tensor(1.5).double(),
+        weft.randn(4).half(), weft.tensor([-7, 8, 300]),
+    ]  # fmt: skip
+    model = exported(tmp_path, results, tuple(args))
+    *want, _, _ = results(*args)
+    code, found = call(model, "run", args, want)
+    assert code == "OK"
+    for result, w in zip(found, want, strict=True):
+        np.testing.assert_allclose(result, w.numpy(), rtol=1e-6)
+
+
+def test_a_program_without_arguments(tmp_path):
+    model = exported(tmp_path, lambda: weft.arange(3) * 2, ())
+    code, (result,) = call(model, "run", [], [weft.arange(3)])
+    assert (code, list(result)) == ("OK", [0, 2, 4])
+
+
 def test_exported_programs_can_be_written(tmp_path):
     net = image_net()
     x = weft.randn(2, 1, 8, 8)
