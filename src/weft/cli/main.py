@@ -1,4 +1,4 @@
-"""``weft``: run, demo, train, info and cache on the command line."""
+"""``weft``: run, demo, train, export, info and cache on the command line."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("target", nargs="?", metavar="script", help="or the module's name")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
 
+    export = commands.add_parser(
+        "export", help="write a program as a file that runs without Python"
+    )
+    export.add_argument("program", help="a file of weft.save or weft.export.save")
+    export.add_argument("path", help="what to write, such as model.c")
+    export.add_argument(
+        "--weights", choices=("inside", "beside"), default="inside",
+        help="in the file, or in a safetensors file beside it",
+    )  # fmt: skip
+
     commands.add_parser("info", help="version, devices, threads and dependencies")
 
     cache = commands.add_parser("cache", help="compiled kernels on disk")
@@ -69,6 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from weft.cli.cache import run as run_cache
 
             print(run_cache(options.action))
+        elif options.command == "export":
+            from weft.cli.export import run as run_export
+
+            print(run_export(options.program, options.path, options.weights))
         elif options.command == "demo":
             from weft.cli.demo import run
 

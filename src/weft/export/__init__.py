@@ -1,8 +1,11 @@
 """``weft.export``: modules as programs of their own, under PyTorch's names.
 
-``export`` captures a module's ``forward`` once, as a graph of operators whose
-parameters and buffers are inputs. The program runs without the module's Python code, is
-saved to a file, and can be trained, compiled and changed node by node.
+``weft.export(program, example, "model.c")`` writes a program that runs without Python:
+see ``artifact``.
+
+``weft.export.export`` captures a module's ``forward`` once, as a graph of operators
+whose parameters and buffers are inputs. The program runs without the module's Python
+code, is saved to a file, and can be trained, compiled and changed node by node.
 
 >>> ep = weft.export.export(weft.nn.ReLU(), (weft.ones(2),))
 >>> print(ep.graph)
@@ -13,6 +16,11 @@ kwargs = {})
     return (relu,)
 """
 
+import sys
+from types import ModuleType
+from typing import Any
+
+from weft.export.artifact import write_artifact
 from weft.export.dynamic_shapes import (
     AdditionalInputs,
     Dim,
@@ -47,3 +55,13 @@ def default_decompositions() -> dict[object, object]:
     {}
     """
     return {}
+
+
+class _Callable(ModuleType):
+    """The package, which is also the function that writes artefacts."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[str]:
+        return write_artifact(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

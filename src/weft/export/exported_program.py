@@ -449,6 +449,19 @@ draft_export = export
 def _exported(
     mod: Module, call: Any, args: Any, kwargs: Any, wanted: Wanted
 ) -> ExportedProgram:
+    program = captured(call, args, kwargs, wanted)
+    _check_effects(program)
+    return ExportedProgram(
+        program,
+        _kinds(program, mod),
+        ranges_of(program, wanted.dims),
+        labels_of(call, args, kwargs),
+        (args, kwargs),
+    )
+
+
+def captured(call: Any, args: Any, kwargs: Any, wanted: Wanted) -> Captured:
+    """The program of a call, with those open sizes that it allows."""
     while True:
         program = capture(call, *args, dynamic=wanted.dynamic, **kwargs)
         fixed = _fixed(program, wanted.dims)
@@ -458,14 +471,7 @@ def _exported(
             for dim in [d for d, name in names.items() if name in fixed]:
                 del names[dim]
     _relate(program, wanted.dims)
-    _check_effects(program)
-    return ExportedProgram(
-        program,
-        _kinds(program, mod),
-        _ranges(program, wanted.dims),
-        labels_of(call, args, kwargs),
-        (args, kwargs),
-    )
+    return program
 
 
 def recaptured(
@@ -563,7 +569,8 @@ def _kinds(program: Captured, mod: Module) -> dict[str, tuple[InputKind, bool]]:
     return kinds
 
 
-def _ranges(program: Captured, dims: Mapping[str, Any]) -> dict[str, ValueRange]:
+def ranges_of(program: Captured, dims: Mapping[str, Any]) -> dict[str, ValueRange]:
+    """The least and the largest number that each open size may be."""
     ranges: dict[str, ValueRange] = {}
     for name in program.graph.sizes.hints:
         dim = dims.get(name)

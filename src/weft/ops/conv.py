@@ -549,22 +549,23 @@ def _weight_grad_reference(x: Any, y: Any, *, size: Sizes, **params: Any) -> Any
 # -- composed of windows and products
 
 
-def _in_groups(x: Tensor, groups: int, rows: Any) -> Tensor:
-    """(N, C, ...) as (N, groups, rows, columns)."""
-    return reshape(x, (x.shape[0], groups, rows, -1))
+def _in_groups(x: Tensor, groups: int, rows: Any, cells: Any) -> Tensor:
+    """(N, C, ..., cells) as (N, groups, rows, columns)."""
+    return reshape(x, (x.shape[0], groups, rows, math.prod(cells)))
 
 
 def _group_weights(w: Tensor, count: Any, groups: int) -> Tensor:
     """Weights as a matrix for each group, repeated for each example."""
     rows = w.shape[0] // groups
-    flat = reshape(w, (1, groups, rows, -1))
+    flat = reshape(w, (1, groups, rows, math.prod(w.shape[1:])))
     return expand(flat, (count, *flat.shape[1:]))
 
 
 def _window_columns(x: Tensor, kernel: Any, groups: int, **windows: Any) -> Tensor:
     """Windows as the columns of a matrix for each group of channels."""
     rows = x.shape[1] // groups * math.prod(kernel)
-    return _in_groups(im2col_op(x, kernel=tuple(kernel), **windows), groups, rows)
+    columns = im2col_op(x, kernel=tuple(kernel), **windows)
+    return _in_groups(columns, groups, rows, columns.shape[2 + len(kernel) :])
 
 
 def _composed_conv(x: Tensor, w: Tensor, *, groups: int, **windows: Any) -> Tensor:
@@ -578,7 +579,7 @@ def _composed_input_grad(
     y: Tensor, w: Tensor, *, size: Sizes, groups: int, **windows: Any
 ) -> Tensor:
     weights = transpose(_group_weights(w, y.shape[0], groups), -1, -2)
-    columns = matmul(weights, _in_groups(y, groups, y.shape[1] // groups))
+    columns = matmul(weights, _in_groups(y, groups, y.shape[1] // groups, y.shape[2:]))
     shape = (y.shape[0], w.shape[1] * groups, *w.shape[2:], *y.shape[2:])
     return col2im_op(reshape(columns, shape), size=size, **windows)
 
@@ -587,10 +588,11 @@ def _composed_weight_grad(
     x: Tensor, y: Tensor, *, size: Sizes, groups: int, **windows: Any
 ) -> Tensor:
     columns = _window_columns(x, size, groups, **windows)
-    rows = _in_groups(y, groups, y.shape[1] // groups)
+    rows = _in_groups(y, groups, y.shape[1] // groups, y.shape[2:])
     # all pixels of all examples are summed: (groups, rows, N * pixels)
     left, right = (
-        reshape(movedim(m, 0, 2), (groups, m.shape[2], -1)) for m in (rows, columns)
+        reshape(movedim(m, 0, 2), (groups, m.shape[2], m.shape[0] * m.shape[3]))
+        for m in (rows, columns)
     )
     w = matmul(left, transpose(right, -1, -2))
     return reshape(w, (y.shape[1], x.shape[1] // groups, *size))

@@ -15,7 +15,7 @@ from weft.compile.program.steps import (
     Order,
     Step,
 )
-from weft.core.size import elements, evaluate
+from weft.core.size import elements, evaluate, same
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, GraphError, Node
 from weft.runtime.cpu import arena
@@ -80,6 +80,14 @@ class MemoryLayout:
 
     # -- memory
 
+    def shape_of(self, node: Node) -> tuple[Any, ...]:
+        """The shape of a value for these sizes."""
+        return resolve(node.shape, self.sizes)
+
+    def scratch_of(self, step: Step) -> int:
+        """The bytes of memory that a step needs while it runs, beside its values."""
+        return self.jobs.works[step].scratch if isinstance(step, LibraryCall) else 0
+
     def name_slots(self) -> None:
         """Number the buffers whose addresses launches are given."""
         aliasing, ends = self.lowered.aliasing, set(self.lowered.graph.outputs)
@@ -102,7 +110,7 @@ class MemoryLayout:
         self.scratch = {  # calls that need memory while they run
             step: self.slot_of.setdefault(step, len(self.slot_of))
             for step in self.launches
-            if isinstance(step, LibraryCall) and self.jobs.works[step].scratch
+            if not same(self.scratch_of(step), 0)
         }
         self.own = {  # values in the arena
             n: at
@@ -114,35 +122,39 @@ class MemoryLayout:
     def plan_arena(self) -> None:
         """Pack the values that launches compute into one arena, by their lifetimes."""
         order, over = self.order, self.lowered.aliasing.over
-        buffers: dict[Any, arena.Buffer] = {}
+        buffers: dict[Any, Any] = {}
         spans, state = self._spans(), set(self.state.values())
         self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
         for at, step in enumerate(self.steps):
             wave = order.waves[at]
             if step in self.scratch:
-                nbytes = self.jobs.works[step].scratch
-                buffers[step] = arena.Buffer(step, nbytes, wave, wave)
+                buffers[step] = arena.Buffer(step, self.scratch_of(step), wave, wave)
             for node in step.made if isinstance(step, Launch) else ():
-                shape = resolve(node.shape, self.sizes)
+                shape = self.shape_of(node)
                 if node in buffers or node in self.inside:
                     continue
                 if node in self.own:
                     shared = over.get(node)
                     old = buffers.get(shared) if shared is not None else None
                     size = math.prod(shape) * node.dtype.itemsize
-                    takes = old and old.first < wave and old.nbytes == size
+                    takes = old and old.first < wave and same(old.nbytes, size)
                     if not takes or not order.ends_with(shared, at):  # type: ignore[arg-type]
                         shared = None
                     first, last = spans.get(node, (wave, order.last(node, wave)))
                     buffers[node] = arena.Buffer(node, size, first, last, shares=shared)
                 elif node not in self.joint and node not in state:
                     self.fresh[node] = shape
-        self.layout = arena.plan(list(buffers.values()))
+        self.place(list(buffers.values()))
+
+    def place(self, buffers: list[arena.Buffer]) -> None:
+        """Give each buffer an offset; ``inside`` has the pieces of some of them."""
+        self.layout = arena.plan(buffers)
         self.offsets: dict[Any, int] = dict(self.layout.offsets)
+        sizes = {buffer.id: buffer.nbytes for buffer in buffers}
         for node, piece in self.inside.items():
             start = evaluate(piece.start, self.sizes) * node.dtype.itemsize
             size = elements(node.shape, self.sizes) * node.dtype.itemsize
-            if start + size > buffers[piece.whole].nbytes:
+            if start + size > sizes[piece.whole]:
                 raise GraphError(f"{node.name}: it is not inside {piece.whole.name}")
             self.offsets[node] = self.layout.offsets[piece.whole] + start
 

@@ -16,62 +16,26 @@ import numpy as np
 
 from weft.compile import pipeline
 from weft.compile.emit.isa import Isa
-from weft.compile.fusion.groups import Operand, inlined
 from weft.compile.passes.rename_sizes import both_spellings
-from weft.compile.program.bodies import bodies_of, program_of
+from weft.compile.program.bodies import (
+    is_control_flow,
+    is_moved,
+    programs_of,
+)
 from weft.compile.program.lowered import Lowered
-from weft.compile.program.steps import KernelLaunch, Launch, LibraryCall, Loop
-from weft.compile.program.strided_views import is_contiguous, view_of
+from weft.compile.program.steps import KernelLaunch, LibraryCall
+from weft.compile.program.strided_views import view_of
 from weft.compile.targets.cpu.control_flow.native import BODY, COND, SCAN, WHILE
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import Job, Nested, Pointer, Work
 from weft.graph.control.branch import cond_op
-from weft.graph.control.loop import while_op
 from weft.graph.control.repeat import scan_op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.runtime.cpu.address import ALIGNMENT, round_up
 
 _COST = COST.control_flow
-
-
-def is_control_flow(node: Node) -> bool:
-    """Whether a node is a loop or a branch whose bodies are native code alone."""
-    if node.op not in (cond_op, scan_op, while_op):
-        return False
-    if not all(type(i) is Node for i in node.inputs):
-        return False
-    return all(is_native(program) for program in programs_of(node))
-
-
-def programs_of(node: Node) -> list[Any]:
-    """The programs of a node's bodies; those of loops know what they are."""
-    p = node.params
-    if node.op is scan_op:
-        return [program_of(p["body"], Loop(p["fixed"], p["carried"]))]
-    if node.op is while_op:
-        asks, loop = Loop(p["fixed"], 0), Loop(p["fixed"], len(p["body"].outputs))
-        return [program_of(p["condition"], asks), program_of(p["body"], loop)]
-    return [program_of(body) for body in bodies_of(node)]
-
-
-def is_native(program: Any) -> bool:
-    """Whether the steps of a program are launches, and make all its results."""
-    lowered = program.lowered
-    made = {n for step in lowered.steps for n in step.made}
-    outputs = lowered.graph.outputs
-    return (
-        all(isinstance(step, Launch) for step in lowered.steps)
-        and all(node in made for node in outputs)
-        and len(set(outputs)) == len(outputs)
-    )
-
-
-def _is_moved(node: Node) -> bool:
-    """Whether an operand must be copied: it is no memory, or not row by row."""
-    views = Operand(node).views
-    return inlined(Operand(node).base) or not all(map(is_contiguous, views))
 
 
 class _Planned(NamedTuple):
@@ -87,7 +51,7 @@ class ControlFlow(LibraryCall):
     """A branch or a loop; each output that is used is a value of its own."""
 
     computes = staticmethod(is_control_flow)
-    copies = staticmethod(_is_moved)
+    copies = staticmethod(is_moved)
     solo = True  # its launches use all threads
     checks = True  # it may end early: for an error, an interrupt, or a limit
 
