@@ -59,7 +59,8 @@ def describe(call: Mapping[str, Any] | None) -> str:
     words = str(call["operator"])
     if call["dtype"]:
         words += f" {call['dtype']}[{', '.join(map(str, call['shape']))}]"
-    words += "".join(f" {name}={value}" for name, value in call["with"].items())
+    details = {**call["with"], **call.get("own", {})}
+    words += "".join(f" {name}={value}" for name, value in details.items())
     if call["group"]:
         words += f" of group {call['group']}"
     return f"{words}, call {call['number']}, at {call['line']}"

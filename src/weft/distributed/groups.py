@@ -129,13 +129,17 @@ class ProcessGroup:
 
     def call(
         self, operator: str, array: np.ndarray | None, details: Any, line: str,
-        timeout: float | None = None,
+        timeout: float | None = None, uneven: bool = False,
     ) -> Call:  # fmt: skip
         """The next call of this group."""
         self.number += 1
         self.world.calls += 1
         patient = self.timeout if timeout is None else timeout
-        return Call(self, self.number, operator, array, details, line, patient)
+        call = Call(self, self.number, operator, array, details, line, patient)
+        if uneven and array is not None:
+            rest = [str(n) for n in array.shape[1:]]
+            call.about |= {"shape": ["*", *rest], "with": {}, "own": details}
+        return call
 
     def __repr__(self) -> str:
         return f"<process group {self.group_name} of ranks {list(self.ranks)}>"
@@ -153,7 +157,7 @@ class Call:
             "number": number, "operator": operator, "group": group.name,
             "shape": [] if array is None else list(array.shape),
             "dtype": "" if array is None else array.dtype.name,
-            "with": details, "line": line,
+            "with": details, "own": {}, "line": line,
         }  # fmt: skip
 
     def exchange(

@@ -37,16 +37,22 @@ def _run(
     size: int,
     line: str,
     alone: Callable[[], Any],
+    uneven: bool = False,
     **details: Any,
 ) -> Any:
-    """Let the backend do it; a group of one process does it here."""
+    """Let the backend do it; a group of one process does it here.
+
+    With ``uneven``, the number of rows and the details may differ between processes.
+    """
     if size == 1:
         return np.array(alone())
     found = groups.named(group, size)
     method = getattr(found.world.engine, name)
     # Calls get their numbers when it is their turn.
     return found.world.run(
-        lambda: method(found.call(name, x, details, line), x, **details)
+        lambda: method(
+            found.call(name, x, details, line, uneven=uneven), x, **details
+        )
     )
 
 
@@ -327,7 +333,7 @@ all_to_all_op: Op = define(
     "all_to_all",
     inputs="x",
     eval=lambda x, *, send, receive, group, size, line: _run(
-        "all_to_all", x, group, size, line, lambda: x, send=send, receive=receive
+        "all_to_all", x, group, size, line, lambda: x, True, send=send, receive=receive
     ),
     type=_all_to_all_type,
     vjp={

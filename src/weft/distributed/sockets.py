@@ -71,12 +71,12 @@ class Sockets:
 
     def scatter(self, call: Call, x: np.ndarray, *, src: int) -> np.ndarray:
         mine = call.group.rank() == src
-        message = call.exchange(lambda k: x[k] if mine else None)[src]
-        return x[src].copy() if message is None else _value(message, x[0])
+        message = call.exchange(lambda k: x[k, ...] if mine else None)[src]
+        return x[src, ...].copy() if message is None else _value(message, x[0, ...])
 
     def reduce_scatter(self, call: Call, x: np.ndarray, *, reduce: str) -> np.ndarray:
-        own = x[call.group.rank()]
-        return combined(_values(call.exchange(x.__getitem__), own), reduce)
+        found = call.exchange(lambda k: x[k, ...])
+        return combined(_values(found, x[call.group.rank(), ...]), reduce)
 
     def all_to_all(
         self, call: Call, x: np.ndarray, *, send: Sequence[int], receive: Sequence[int]
