@@ -179,6 +179,6 @@ def test_alone_nothing_is_sent():
     from weft.distributed.records import all_reduce_op
 
     x = weft.ones(2)
-    out = all_reduce_op(x, reduce="sum", group="", size=1, line="")
+    out = all_reduce_op(x, reduce="sum", of="", group="", size=1, line="")
     assert out.tolist() == [1, 1]
     assert not np.shares_memory(out.numpy(), x.numpy())

@@ -95,7 +95,7 @@ def test_data_parallel_runs_its_module():
     assert weft.equal(nn.parallel.data_parallel(layer, x), layer(x))
     with pytest.raises(RuntimeError, match="leave them out"):
         nn.DataParallel(layer, device_ids=[0])
-    with pytest.raises(RuntimeError, match="one process"):
+    with pytest.raises(RuntimeError, match="call init_process_group"):
         nn.parallel.DistributedDataParallel(layer)
 
 

@@ -148,7 +148,7 @@ def all_reduce(
         return None
     return issue(
         records.all_reduce_op, tensor, found, lambda out: [tensor.copy_(out)], async_op,
-        reduce=way(op),
+        reduce=way(op), of="",
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def describe(call: Mapping[str, Any] | None) -> str:
     if call["dtype"]:
         words += f" {call['dtype']}[{', '.join(map(str, call['shape']))}]"
     details = {**call["with"], **call.get("own", {})}
-    words += "".join(f" {name}={value}" for name, value in details.items())
+    words += "".join(f" {name}={v}" for name, v in details.items() if v != "")
     if call["group"]:
         words += f" of group {call['group']}"
     return f"{words}, call {call['number']}, at {call['line']}"

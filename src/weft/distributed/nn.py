@@ -35,9 +35,15 @@ def _apply(op: Op, x: Tensor, group: ProcessGroup, **params: Any) -> Tensor:
     return op(x, **params, **own)  # type: ignore[no-any-return]
 
 
-def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The tensors of all processes, combined."""
-    return _apply(records.all_reduce_op, tensor, group_of(group), reduce=way(op))
+def all_reduce(
+    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, *, of: str = ""
+) -> Tensor:
+    """The tensors of all processes, combined.
+
+    ``of`` says what they are; an error on all processes if it differs.
+    """
+    found = group_of(group)
+    return _apply(records.all_reduce_op, tensor, found, reduce=way(op), of=of)
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:

@@ -12,7 +12,8 @@ result that one rank alone gets, the others have zeros.
 
 A collective is an effect: it runs as often as it was called, in the program's order, in
 graphs and compiled steps as well. ``group`` is the group's name, ``line`` the user's.
-In a group of one process, there is nothing to send.
+In a group of one process, there is nothing to send. ``of`` says what is combined, and
+has to be the same everywhere.
 """
 
 from __future__ import annotations
@@ -95,10 +96,10 @@ def _no_gradient(name: str, reduce: str) -> AutogradError:
 
 
 def _all_reduce_grad(
-    g: Any, x: Any, out: Any, reduce: str, group: str, size: int, line: str
+    g: Any, x: Any, out: Any, reduce: str, of: str, group: str, size: int, line: str
 ) -> Any:
     def summed(one: Any, how: str = "sum") -> Any:
-        return all_reduce_op(one, reduce=how, group=group, size=size, line=line)
+        return all_reduce_op(one, reduce=how, of=of, group=group, size=size, line=line)
 
     if reduce in LINEAR:
         return summed(g, reduce)
@@ -109,10 +110,10 @@ def _all_reduce_grad(
 
 
 def _all_reduce_jvp(
-    t: Any, x: Any, out: Any, reduce: str, group: str, size: int, line: str
+    t: Any, x: Any, out: Any, reduce: str, of: str, group: str, size: int, line: str
 ) -> Any:
     def summed(one: Any, how: str = "sum") -> Any:
-        return all_reduce_op(one, reduce=how, group=group, size=size, line=line)
+        return all_reduce_op(one, reduce=how, of=of, group=group, size=size, line=line)
 
     if reduce in LINEAR:
         return summed(t, reduce)
@@ -130,14 +131,14 @@ def _all_reduce_type(x: TensorType, *, reduce: str, **params: Any) -> TensorType
 all_reduce_op: Op = define(
     "all_reduce",
     inputs="x",
-    eval=lambda x, *, reduce, group, size, line: _run(
-        "all_reduce", x, group, size, line, lambda: x, reduce=reduce
+    eval=lambda x, *, reduce, of, group, size, line: _run(
+        "all_reduce", x, group, size, line, lambda: x, reduce=reduce, of=of
     ),
     type=_all_reduce_type,
     vjp={"x": _all_reduce_grad},
     jvp={"x": _all_reduce_jvp},
     batch=elementwise_batch,
-    samples=_samples(reduce="sum"),
+    samples=_samples(reduce="sum", of=""),
     reference=lambda x, **params: x / 1.0,
     effect=True,
 )

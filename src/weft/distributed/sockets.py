@@ -36,7 +36,9 @@ class Sockets:
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def all_reduce(self, call: Call, x: np.ndarray, *, reduce: str) -> np.ndarray:
+    def all_reduce(
+        self, call: Call, x: np.ndarray, *, reduce: str, of: str
+    ) -> np.ndarray:
         size, rank = call.group.size(), call.group.rank()
         if x.nbytes <= WHOLE:
             return combined(_values(call.exchange(lambda k: x), x), reduce)
