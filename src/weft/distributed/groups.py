@@ -91,6 +91,8 @@ class World:
             sys.excepthook = self._hook
         text = self.end or f"it ended after {self.calls} calls"
         self.links.close({"text": text})
+        if self.engine is not None:
+            self.engine.close(not self.end and self.broken is None)
         if self._worker is not None:
             self._worker.shutdown(wait=False, cancel_futures=True)
 

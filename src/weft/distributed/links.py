@@ -279,6 +279,15 @@ class Links:
             if look is not None and not ready():
                 look()
 
+    def look(self) -> None:
+        """Read what is there, without waiting for more than a moment."""
+        answers = iter([False])
+        self.wait(lambda: next(answers, True))
+
+    def lives(self, rank: int) -> bool:
+        """Whether a process is connected; this one is."""
+        return rank == self.rank or self.links[rank].open
+
     def _poll(self) -> None:
         """Read and send until something has come, or for a moment."""
         for link in self.links.values():

@@ -141,7 +141,7 @@ class _Receiving(Work):
         self._one, self._came = one, False
 
     def is_completed(self) -> bool:
-        self._one.links.wait(_once())
+        self._one.links.look()
         return self._came or self._one.there
 
     def wait(self, timeout: Any = None) -> bool:
@@ -150,12 +150,6 @@ class _Receiving(Work):
             self._came = True
             self._result = self._finish(message)
         return True
-
-
-def _once() -> Callable[[], bool]:
-    """What is false when it is asked first: whoever waits for it reads what is there."""
-    answers = iter([False])
-    return lambda: next(answers, True)
 
 
 def irecv(
