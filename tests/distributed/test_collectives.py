@@ -49,7 +49,9 @@ def reductions():
                 x = mine(shape, dtype)
                 before = x.clone()
                 dist.reduce(x, 1, op)
-                same(x, combine(every(shape)) if dist.get_rank() == 1 else before.numpy())
+                same(
+                    x, combine(every(shape)) if dist.get_rank() == 1 else before.numpy()
+                )
         x = mine(shape)
         dist.all_reduce(x, dist.ReduceOp.AVG)
         same(x * dist.get_world_size(), sum(every(shape)))
@@ -204,9 +206,13 @@ def plain_data():
     dist.gather_object(rank * 2, found)
     assert found == ([2 * k for k in range(size)] if rank == 0 else None)
     out = [None]
-    dist.scatter_object_list(out, [f"for {k}" for k in range(size)] if not rank else None)
+    dist.scatter_object_list(
+        out, [f"for {k}" for k in range(size)] if not rank else None
+    )
     assert out == [f"for {rank}"]
-    with pytest.raises(TypeError, match=r"plain data.*got Linear at the object\['net'\]"):
+    with pytest.raises(
+        TypeError, match=r"plain data.*got Linear at the object\['net'\]"
+    ):
         dist.all_gather_object([None] * size, {"net": weft.nn.Linear(1, 1)})
 
 

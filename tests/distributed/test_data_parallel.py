@@ -207,7 +207,7 @@ def compiled_module():
 
 def names():
     net = nn.parallel.DistributedDataParallel(nn.BatchNorm1d(2))
-    assert list(net.state_dict())[0] == "module.weight"
+    assert next(iter(net.state_dict())) == "module.weight"
     assert net.module.training
     with pytest.raises(TypeError, match="such as a state_dict"):
         weft.save(net, "/dev/null")

@@ -77,7 +77,9 @@ def alive(pid):
 
 
 def started(text):
-    return [int(pid) for some in re.findall(r"started (\d+) (\d+)", text) for pid in some]
+    return [
+        int(pid) for some in re.findall(r"started (\d+) (\d+)", text) for pid in some
+    ]
 
 
 def gone(pids, seconds=5):
@@ -108,7 +110,9 @@ def test_the_same_error_on_all_ranks_is_shown_once(run):
     status, _, err = run("all", 3)
     assert status == 1
     assert err.count("Traceback") == 1
-    assert re.search(r"rank \d raised KeyError: 'everywhere', and ranks \d, \d did", err)
+    assert re.search(
+        r"rank \d raised KeyError: 'everywhere', and ranks \d, \d did", err
+    )
 
 
 def test_the_cause_comes_before_what_follows_from_it(run):
@@ -137,7 +141,7 @@ def test_what_ranks_leave_behind_is_ended(run):
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_its_launcher(program, number):
-    """Ctrl-C and a polite end are passed on; a killed launcher takes its ranks along."""
+    """Signals are passed on; a launcher that is killed takes its ranks along."""
     code = (
         "import sys\nfrom weft.distributed import launch\n"
         "sys.exit(launch.Launcher().run(2, [sys.executable, *sys.argv[1:]]))"

@@ -49,7 +49,9 @@ def gradients():
         slope = (x.grad * step).sum().detach()
         dist.all_reduce(slope)
         ends = [total(fn, (x + h * step).detach(), weight)[1] for h in (1e-6, -1e-6)]
-        np.testing.assert_allclose(slope.item(), (ends[0] - ends[1]) / 2e-6, 1e-6, 1e-8, name)
+        np.testing.assert_allclose(
+            slope.item(), (ends[0] - ends[1]) / 2e-6, 1e-6, 1e-8, name
+        )
         _, tangent = weft.func.jvp(fn, (x.detach(),), (step,))
         ends = [fn((x + h * step).detach()) for h in (1e-6, -1e-6)]
         quotient = (ends[0] - ends[1]).numpy() / 2e-6
@@ -150,7 +152,7 @@ def errors_in_kernels():
     x = weft.arange(4.0)
     assert fn(x, weft.tensor([1])).item() == 6 * dist.get_world_size() + 1
     if dist.get_rank() == 0:
-        with pytest.raises(IndexError, match="index out of range.*has collectives"):
+        with pytest.raises(IndexError, match=r"index out of range.*has collectives"):
             fn(x, weft.tensor([7]))
     else:
         fn(x, weft.tensor([2]))

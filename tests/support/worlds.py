@@ -22,7 +22,7 @@ LIMIT = 60.0  # seconds in which a world must end
 
 
 class Failure(NamedTuple):
-    """An error that ended a rank, or the signal that did; and after how many seconds."""
+    """An error that ended a rank, or the signal that did; and after which time."""
 
     kind: str
     text: str

@@ -1,8 +1,8 @@
 """Backends by name.
 
-    sockets     Weft's own, over TCP: needs nothing else (also under the name "gloo",
-                which PyTorch programs ask for on CPUs)
-    mpi         mpi4py, in programs that mpiexec or Slurm started
+sockets     Weft's own, over TCP: needs nothing else (also under the name "gloo",
+            which PyTorch programs ask for on CPUs)
+mpi         mpi4py, in programs that mpiexec or Slurm started
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def member(name: str, group: Any) -> ProcessGroup | None:
     import warnings
 
     warnings.warn(
-        f"{name}: rank {found.world.links.rank} is not in {found!r}, so nothing is done",
+        f"{name}: rank {found.world.links.rank} is not in {found!r}: nothing is done",
         stacklevel=3,
     )
     return None
@@ -59,7 +59,9 @@ def in_group(name: str, group: ProcessGroup, rank: int | None, own: Any = None) 
     """The number in the group of a rank of the world; ``own`` is in the group."""
     if own is not None:
         if rank is not None:
-            raise ArgumentError(f"{name}: expected one of a rank and a group's, got both")
+            raise ArgumentError(
+                f"{name}: expected one of a rank and a group's, got both"
+            )
         if not 0 <= own < group.size():
             raise ArgumentError(f"{name}: there is no rank {own} in {group!r}")
         return int(own)
@@ -411,9 +413,7 @@ def monitored_barrier(
     _meet("monitored_barrier", group, False, seconds(timeout))
 
 
-def _meet(
-    name: str, group: Any, async_op: bool, timeout: float | None
-) -> Work | None:
+def _meet(name: str, group: Any, async_op: bool, timeout: float | None) -> Work | None:
     refuse_capture(name)
     found = member(name, group)
     if found is None:

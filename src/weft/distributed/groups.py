@@ -48,8 +48,10 @@ class World:
     ) -> None:
         """Keep the error that ends this process, for the others."""
         first = str(error).partition("\n")[0]
-        self.end = f"it raised {kind.__name__}: {first}" if first else (
-            f"it raised {kind.__name__}"
+        self.end = (
+            f"it raised {kind.__name__}: {first}"
+            if first
+            else (f"it raised {kind.__name__}")
         )
         self._hook(kind, error, trace)
 

@@ -48,7 +48,7 @@ class Rank:
 
     @property
     def status(self) -> int | None:
-        return self.process.returncode  # type: ignore[no-any-return]
+        return self.process.returncode
 
     @property
     def failed(self) -> bool:
@@ -121,7 +121,8 @@ class Launcher:
         os.close(write)
         rank = Rank(number, process, read)
         self.ranks.append(rank)
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         for source, target in (
             (process.stdout.fileno(), self.output),
             (process.stderr.fileno(), self.errors),
@@ -245,7 +246,9 @@ class Launcher:
         print(f"weft run: rank {first.number} {_end(first)}{also}", file=self.errors)
         for rank in failed:
             if rank is not first and rank.number not in same:
-                print(f"weft run: then rank {rank.number} {_end(rank)}", file=self.errors)
+                print(
+                    f"weft run: then rank {rank.number} {_end(rank)}", file=self.errors
+                )
         return _exit_status(first)
 
 

@@ -49,7 +49,9 @@ def _packed(header: dict[str, Any], size: int) -> bytes:
 class Link:
     """The connection to one other process."""
 
-    def __init__(self, rank: int, channel: socket.socket, about: dict[str, Any]) -> None:
+    def __init__(
+        self, rank: int, channel: socket.socket, about: dict[str, Any]
+    ) -> None:
         self.rank, self.channel, self.about = rank, channel, about
         self.open = True
         self.farewell: dict[str, Any] | None = None  # why it left, if it said so

@@ -32,7 +32,7 @@ def _apply(op: Op, x: Tensor, group: ProcessGroup, **params: Any) -> Tensor:
     if group.rank() < 0:
         raise ArgumentError(f"{op.name}: this process is not in {group!r}")
     own = {"group": group.name, "size": group.size(), "line": line_here()}
-    return op(x, **params, **own)  # type: ignore[no-any-return]
+    return op(x, **params, **own)
 
 
 def all_reduce(

@@ -26,7 +26,7 @@ def _exchange(
     def work() -> Any:
         return group.call(name, None, details, line).exchange(payloads)
 
-    return group.world.run(work)  # type: ignore[no-any-return]
+    return group.world.run(work)
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:

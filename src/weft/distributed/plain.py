@@ -21,8 +21,10 @@ from weft.dtype import as_dtype, of_array
 from weft.errors import DTypeError, FileFormatError
 
 _LENGTH = struct.Struct("<Q")
-_SEQUENCES = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
-_MAKE = {name: kind for kind, name in _SEQUENCES.items()}
+_SEQUENCES: dict[type, str] = {
+    one: one.__name__ for one in (list, tuple, set, frozenset)
+}
+_MAKE: dict[str, Any] = {name: kind for kind, name in _SEQUENCES.items()}
 
 
 def encode(value: Any) -> np.ndarray:
@@ -52,7 +54,10 @@ def _encoded(value: Any, arrays: list[np.ndarray], path: str) -> Any:
         return [_SEQUENCES[kind], *inner]
     if kind is dict:
         pairs = [
-            [_encoded(k, arrays, f"a key of {path}"), _encoded(v, arrays, f"{path}[{k!r}]")]
+            [
+                _encoded(k, arrays, f"a key of {path}"),
+                _encoded(v, arrays, f"{path}[{k!r}]"),
+            ]
             for k, v in value.items()
         ]
         return ["dict", *pairs]

@@ -51,9 +51,7 @@ def _run(
     method = getattr(found.world.engine, name)
     # Calls get their numbers when it is their turn.
     return found.world.run(
-        lambda: method(
-            found.call(name, x, details, line, uneven=uneven), x, **details
-        )
+        lambda: method(found.call(name, x, details, line, uneven=uneven), x, **details)
     )
 
 

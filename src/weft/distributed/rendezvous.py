@@ -29,9 +29,7 @@ class _Stranger(Exception):
     """A connection that is not of this world's."""
 
 
-def connect(
-    rank: int, size: int, address: Address, timeout: float
-) -> dict[int, Link]:
+def connect(rank: int, size: int, address: Address, timeout: float) -> dict[int, Link]:
     """The connections to all other processes, by rank."""
     if size == 1:
         return {}
@@ -177,8 +175,14 @@ def _join(
 
 
 def _hello(rank: int, size: int, server: socket.socket) -> dict[str, Any]:
-    return {"magic": _MAGIC, "rank": rank, "size": size, **_about(),
-            "job": os.environ.get("WEFT_JOB", ""), "port": server.getsockname()[1]}  # fmt: skip
+    return {
+        **_about(),
+        "magic": _MAGIC,
+        "job": os.environ.get("WEFT_JOB", ""),
+        "rank": rank,
+        "size": size,
+        "port": server.getsockname()[1],
+    }
 
 
 def _about() -> dict[str, Any]:

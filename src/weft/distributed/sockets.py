@@ -88,7 +88,9 @@ class Sockets:
         parts = []
         for k, message in enumerate(call.exchange(pieces.__getitem__)):
             shape = (receive[k], *x.shape[1:])
-            parts.append(own if message is None else _shaped(call, message, x, k, shape))
+            parts.append(
+                own if message is None else _shaped(call, message, x, k, shape)
+            )
         return np.concatenate(parts)
 
     def close(self, orderly: bool) -> None:

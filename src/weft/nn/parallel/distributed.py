@@ -3,9 +3,9 @@
     backward        g9  g8  g7 | g6  g5 | g4 … g0      gradients, the last layers' first
     all_reduce              └ bucket 0 ┘ └ bucket 1 ┘  while backward goes on
 
-Gradients are averaged in buckets: once all of a bucket are there, and all buckets before
-it are on their way, it is sent. A parameter without a gradient counts as zero where
-another process has one, and keeps none where nobody has. In a captured step, the
+Gradients are averaged in buckets: once all of a bucket are there, and all buckets
+before it are on their way, it is sent. A parameter without a gradient counts as zero
+where another process has one, and keeps none where nobody has. In a captured step, the
 gradients are averaged where backward ends.
 """
 
@@ -24,7 +24,6 @@ from weft.core.mode import mode
 from weft.core.pytree import tree_flatten
 from weft.errors import ArgumentError, DeviceError
 from weft.nn.module import Module
-from weft.nn.parameter import Parameter
 
 FIRST = 1 << 20  # bytes of the first bucket, so that sending begins early
 MEGABYTES = 25  # of the others
@@ -55,8 +54,8 @@ class DistributedDataParallel(Module):
         super().__init__()
         if device_ids:
             raise DeviceError(
-                "DistributedDataParallel: expected no device_ids, as tensors are on the "
-                f"CPU, got {list(device_ids)}; leave them out"
+                "DistributedDataParallel: expected no device_ids, as tensors are on "
+                f"the CPU, got {list(device_ids)}; leave them out"
             )
         self.module = module
         self.process_group, self.dim = process_group, dim
@@ -74,7 +73,9 @@ class DistributedDataParallel(Module):
             )
         dist = late.find("distributed")
         dist.get_rank(process_group)  # an error if there is no group
-        self._buffers_shared = [b for n, b in module.named_buffers() if n not in left_out]
+        self._buffers_shared = [
+            b for n, b in module.named_buffers() if n not in left_out
+        ]
         if init_sync:
             _agree(dist, process_group, named)
             share([p for _, p in named] + self._buffers_shared, process_group)
@@ -82,12 +83,12 @@ class DistributedDataParallel(Module):
         self._reducer = _Reducer(self, dist, wanting, int(cap * (1 << 20)))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        syncs = weft.is_grad_enabled() and self.require_backward_grad_sync
+        syncs = weft.is_grad_enabled() and self._reducer.syncs
         if self.broadcast_buffers and syncs and self._buffers_shared:
             share(self._buffers_shared, self.process_group)
         out = self.module(*inputs, **kwargs)
         if mode.capture is None and weft.is_grad_enabled():
-            self._reducer.active = syncs
+            self._reducer.active = self.require_backward_grad_sync
             if syncs:
                 self._reducer.watch(out)
         return out
@@ -112,9 +113,9 @@ def _agree(dist: Any, group: Any, named: Sequence[tuple[str, Tensor]]) -> None:
         for k, (first, other) in enumerate(_pairs(every[0], theirs)):
             if first != other:
                 raise ArgumentError(
-                    f"DistributedDataParallel: parameter {k} is {_shown(first)} on rank "
-                    f"0, but {_shown(other)} on rank {rank}; all processes need the "
-                    "same module"
+                    f"DistributedDataParallel: parameter {k} is {_shown(first)} on "
+                    f"rank 0, but {_shown(other)} on rank {rank}; all processes need "
+                    "the same module"
                 )
 
 
@@ -146,9 +147,9 @@ def share(tensors: Sequence[Tensor], group: Any) -> None:
 
 
 class _Bucket:
-    """Parameters whose gradients are sent together."""
+    """Tensors whose gradients are sent together."""
 
-    def __init__(self, parameters: list[Parameter]) -> None:
+    def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
         self.counts = [p.numel() for p in parameters]
         self.left = len(parameters)
@@ -163,17 +164,20 @@ class _Reducer:
         self,
         owner: DistributedDataParallel,
         dist: Any,
-        named: Sequence[tuple[str, Parameter]],
+        named: Sequence[tuple[str, Tensor]],
         cap: int,
     ) -> None:
         self.owner = weakref.proxy(owner)
         self.dist, self.group = dist, owner.process_group
+        self.size = dist.get_world_size(self.group)
         self.active = True  # whether the gradients of the last forward are averaged
         self.names = {p: name for name, p in named}
-        self.buckets = [_Bucket(some) for some in _cut([p for _, p in named][::-1], cap)]
+        self.buckets = [
+            _Bucket(some) for some in _cut([p for _, p in named][::-1], cap)
+        ]
         self.place = {p: b for b in self.buckets for p in b.parameters}
         self.queued = False  # whether the end of a backward is awaited
-        self.ready: set[Parameter] = set()
+        self.ready: set[Tensor] = set()
         self.next = 0  # the first bucket that is not sent
         for _, p in named:
             p.register_post_accumulate_grad_hook(self._arrived)
@@ -185,7 +189,7 @@ class _Reducer:
                 one.register_hook(lambda g: self._begin())
 
     def _begin(self) -> None:
-        if self._syncs and not self.queued:
+        if self.active and self.syncs and not self.queued:
             self.queued, self.next = True, 0
             self.ready.clear()
             for bucket in self.buckets:
@@ -193,11 +197,12 @@ class _Reducer:
             at_end(self._finish)
 
     @property
-    def _syncs(self) -> bool:
-        return self.active and self.owner.require_backward_grad_sync
+    def syncs(self) -> bool:
+        """Whether gradients are averaged now; alone there is nothing to average."""
+        return self.owner.require_backward_grad_sync and self.size > 1
 
-    def _arrived(self, p: Parameter) -> None:
-        if not self._syncs:
+    def _arrived(self, p: Tensor) -> None:
+        if not (self.active and self.syncs):
             return
         if mode.capture is not None:
             at_end(self._captured)
@@ -215,10 +220,7 @@ class _Reducer:
         self.next += 1
         with weft.no_grad():
             like = bucket.parameters[0]
-            grads = [
-                weft.zeros_like(p).reshape(-1) if p.grad is None else p.grad.reshape(-1)
-                for p in bucket.parameters
-            ]
+            grads = [_grad(p).reshape(-1) for p in bucket.parameters]
             there = [float(p.grad is not None) for p in bucket.parameters]
             flags = weft.tensor(there, dtype=like.dtype)
             bucket.flat = weft.cat([*grads, flags])
@@ -252,7 +254,7 @@ class _Reducer:
                 continue
             names = ",".join(self.names[p] for p in some)
             with weft.no_grad():
-                flat = weft.cat([p.grad.reshape(-1) for p in some])
+                flat = weft.cat([_grad(p).reshape(-1) for p in some])
                 flat = late.find("collective_functions").all_reduce(
                     flat, self.dist.ReduceOp.AVG, self.group,
                     of=f"{len(some)} parameters, {zlib.crc32(names.encode()):08x}",
@@ -263,7 +265,12 @@ class _Reducer:
                     _set(p, piece)
 
 
-def _set(p: Parameter, piece: Tensor) -> None:
+def _grad(p: Tensor) -> Tensor:
+    """A parameter's gradient; zeros if it has none."""
+    return weft.zeros_like(p) if p.grad is None else p.grad
+
+
+def _set(p: Tensor, piece: Tensor) -> None:
     with weft.no_grad():
         if p.grad is None:
             p.grad = piece.reshape(p.shape).clone()
@@ -271,9 +278,9 @@ def _set(p: Parameter, piece: Tensor) -> None:
             p.grad.copy_(piece.reshape(p.shape))
 
 
-def _cut(parameters: Sequence[Parameter], cap: int) -> Iterator[list[Parameter]]:
+def _cut(parameters: Sequence[Tensor], cap: int) -> Iterator[list[Tensor]]:
     """Cut a list of parameters into buckets, each of one dtype."""
-    some: list[Parameter] = []
+    some: list[Tensor] = []
     size, most = 0, min(FIRST, cap)
     for p in parameters:
         if some and (p.dtype != some[0].dtype or size + p.nbytes > most):

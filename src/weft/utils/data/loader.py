@@ -22,6 +22,7 @@ from weft.errors import ArgumentError, DTypeError
 from weft.ops.random import Generator, randint
 from weft.utils.data.collate import default_collate, default_convert
 from weft.utils.data.dataset import IterableDataset, sized
+from weft.utils.data.distributed import DistributedSampler
 from weft.utils.data.pool import Pool
 from weft.utils.data.sampler import (
     BatchSampler,
@@ -30,7 +31,6 @@ from weft.utils.data.sampler import (
     SequentialSampler,
     batches,
 )
-from weft.utils.data.distributed import DistributedSampler
 from weft.utils.data.seeding import ORDER, Draws, key
 from weft.utils.data.worker import End, Recipe, Request, WorkerError
 
