@@ -23,3 +23,7 @@ class DistStoreError(DistError):
 
 class NotInitializedError(WeftError, ValueError, RuntimeError):
     """A question that only a process group can answer."""
+
+
+for _one in (DistError, DistBackendError, DistNetworkError, DistStoreError):
+    _one.__module__ = "weft.distributed"  # where users find them

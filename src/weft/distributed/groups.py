@@ -195,10 +195,12 @@ def init(
                 "init_process_group: trying to initialize the default process group "
                 "twice!"
             )
-        rank, size, local, address, launcher = _asked(method, rank, size)
         from weft.distributed.backends import chosen
 
+        found = environment.place()
+        launcher = "" if found is None else found.launcher
         name, load = chosen(backend, launcher)
+        rank, size, local, address = _asked(method, rank, size)
         patient = TIMEOUT if timeout is None else timeout
         links = rendezvous.connect(rank, size, address, min(patient, RENDEZVOUS))
         _world = World(Links(rank, size, links), local, name, None)
@@ -209,7 +211,7 @@ def init(
 
 def _asked(
     method: str | None, rank: int, size: int
-) -> tuple[int, int, int, tuple[str, int], str]:
+) -> tuple[int, int, int, tuple[str, int]]:
     """This process's place, and where rank 0 waits: from arguments or environment."""
     address = None
     if method not in (None, "env://"):
@@ -237,7 +239,7 @@ def _asked(
         from weft.distributed.mpi import shared_address
 
         address = shared_address(launcher, rank)
-    return rank, size, max(local, 0), address or ("127.0.0.1", 0), launcher
+    return rank, size, max(local, 0), address or ("127.0.0.1", 0)
 
 
 def world() -> World:

@@ -259,10 +259,7 @@ class Links:
         ready: Callable[[], Any],
         look: Callable[[], None] | None = None,
     ) -> None:
-        """Wait until ``ready()``; ``look`` is called every now and then, and may raise.
-
-        >>> weft.distributed.links.Links(0, 1, {}).wait(lambda: True)
-        """
+        """Wait until ``ready()``; ``look`` is called now and then, and may raise."""
         while not ready():
             with self._changed:
                 if self._reading:

@@ -1,4 +1,4 @@
-"""How the processes of a world find together.
+"""The start of a world: its processes find together.
 
 Rank 0 listens at an address that all know. The others tell it who they are and where
 they listen; it checks them, and sends everybody the list. Then each connects to those
