@@ -26,9 +26,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.runtime.cpu import buffers
+
 _SIZES = struct.Struct("<IQ")
 _SMALL = 1 << 16  # bytes of a payload that is copied behind its header
 _LONGEST_HEADER = 1 << 24
+_BEGINNING = 1 << 12  # bytes that are read of a message whose size is not known
+_IN_FLIGHT = 1 << 22  # bytes that a connection may hold
 TICK = 0.05  # seconds after which a thread that waits looks at the clock
 
 Key = tuple[Any, ...]
@@ -66,6 +70,7 @@ class Link:
         channel.setblocking(False)
         with contextlib.suppress(OSError):  # of a socket that is no TCP one
             channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _IN_FLIGHT)
 
     # -- sending
 
@@ -90,28 +95,32 @@ class Link:
     # -- receiving
 
     def read(self, arrived: Callable[[Link, Message], None]) -> None:
-        """Read what is there."""
-        try:
-            if self._payload is not None and len(self._payload) - self._got > _SMALL:
-                rest = memoryview(self._payload)[self._got :]
-                count = self.channel.recv_into(rest)
-                self._got += count
-            else:
-                data = self.channel.recv(1 << 18)
-                count = len(data)
-                self._begun += data
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            count = 0
-        if not count:
-            self.open = False
-            return
-        while self._complete():
-            header, payload = self._header, self._payload
-            self._header = self._payload = None
-            assert header is not None
-            arrived(self, Message(header, payload))
+        """Read all that is there; payloads go to their place at once."""
+        while self.open:
+            try:
+                count = self._read_some()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                count = 0
+            if not count:
+                self.open = False
+                return
+            while self._complete():
+                header, payload = self._header, self._payload
+                self._header = self._payload = None
+                assert header is not None
+                arrived(self, Message(header, payload))
+
+    def _read_some(self) -> int:
+        """Read once; the number of bytes."""
+        if self._payload is not None:
+            count = self.channel.recv_into(memoryview(self._payload)[self._got :])
+            self._got += count
+            return count
+        data = self.channel.recv(_BEGINNING)
+        self._begun += data
+        return len(data)
 
     def _complete(self) -> bool:
         """Take what has been read for a message; whether it is all there."""
@@ -127,7 +136,7 @@ class Link:
                 return False
             self._header = json.loads(begun[_SIZES.size : _SIZES.size + size])
             del begun[: _SIZES.size + size]
-            self._payload, self._got = np.empty(count, np.uint8), 0
+            self._payload, self._got = buffers.empty((count,), np.uint8), 0
         take = min(len(begun), len(self._payload) - self._got)
         if take:
             piece = np.frombuffer(bytes(begun[:take]), np.uint8)

@@ -20,6 +20,7 @@ import numpy as np
 from weft.distributed.errors import DistBackendError
 from weft.distributed.groups import Call, World
 from weft.distributed.links import Message
+from weft.runtime.cpu import buffers
 
 WHOLE = 1 << 15  # bytes up to which an all_reduce sends everything to all
 
@@ -45,7 +46,7 @@ class Sockets:
         pieces = np.array_split(x.reshape(-1), size)
         found = call.exchange(pieces.__getitem__)
         mine = combined(_values(found, pieces[rank]), reduce)
-        out = np.empty(x.size, x.dtype)
+        out = buffers.empty((x.size,), x.dtype)
         parts = np.array_split(out, size)
         for k, message in enumerate(call.exchange(lambda k: mine)):
             parts[k][...] = mine if message is None else _value(message, parts[k])
@@ -127,9 +128,12 @@ def combined(parts: Sequence[Any], reduce: str) -> np.ndarray:
     """
     kind = parts[0].dtype
     half = kind.itemsize <= 2 and kind.kind not in "biu"
-    out = parts[0].astype(np.float32 if half else kind)
+    out = buffers.empty(parts[0].shape, np.float32 if half else kind)
+    before = parts[0].astype(out.dtype) if half or len(parts) == 1 else parts[0]
     for one in parts[1:]:
-        _COMBINE[reduce](out, one.astype(out.dtype) if half else one, out=out)
+        way = _COMBINE[reduce]
+        before = way(before, one.astype(out.dtype) if half else one, out=out)
+    out = before
     if reduce == "avg":
         out /= len(parts)
     return out.astype(kind, copy=False)
