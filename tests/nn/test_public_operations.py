@@ -35,6 +35,7 @@ OPERATORS = {
 # What public functions do besides operators: checks of arguments, kernels of several
 # operators, draws inside a transform, and telling a capture of changes.
 INSIDE = {
+    "weft.ops.copies": {"in_float32"},
     "weft.ops.elementwise": {"check_accepts"},
     "weft.ops.operands": {"as_index"},
     "weft.ops.require": {"known", "require", "require_index"},

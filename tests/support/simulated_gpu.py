@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import Kernel, block_size
-from weft.compile.targets.cuda import attention
+from weft.compile.targets.cuda import attention, warpgroup_attention
 from weft.compile.targets.cuda.cost_model import COST
 from weft.compile.targets.cuda.device import AcceleratorDevice
 from weft.compile.targets.cuda.gemm import SIZES
@@ -94,8 +94,8 @@ class SimulatedRuntime:
         assert all(0 < n <= 256 for n in box)
         assert 2 * box[0] <= 128  # of a swizzle
         words = np.zeros(16, np.int64)
-        words[:6] = [address, *shape, *strides]
-        words[6:8] = box[:2]
+        given = [address, *shape, *strides, *box[:2]]
+        words[: len(given)] = given
         return words
 
     def wait(self):
@@ -109,6 +109,10 @@ class SimulatedRuntime:
         elif function.name.startswith("warpgroup_product"):
             assert block_memory == function.block_memory <= 227 << 10
             self.warpgroup_product(function.name, words)
+        elif function.name.startswith("warpgroup_attention"):
+            assert block_memory == function.block_memory <= 227 << 10
+            with np.errstate(invalid="ignore"):
+                self.warpgroup_attention(function.name, words)
         elif function.name.startswith("product"):
             self.product(function.name, words)
         elif function.name.startswith("attention"):
@@ -188,29 +192,58 @@ class SimulatedRuntime:
     grid = 0
 
     def attention(self, name, blocks, words):
-        """The formulas of ``weft.ops.attention``, a matrix at a time."""
+        """Attention by matrices of which each has strides of its own."""
         *_, kind, dtype, depth = name.split("_")
         form = attention.Form(kind, dtype, int(depth), "causal" in name)
         arrays, count = attention.ARRAYS[kind], len(attention.ARRAYS[kind])
         sizes = dict(zip(attention.SIZES, words[count:], strict=False))
+        starts = dict(zip(arrays, words, strict=False))
+        strides = np.reshape(words[count + len(sizes) :], (count, 3))
+        strides = dict(zip(arrays, strides.tolist(), strict=True))
+        own = sizes["n" if kind == "keys" else "m"]
+        self.attend(form, sizes, blocks // -(-own // form.rows), starts, strides)
+
+    def warpgroup_attention(self, name, words):
+        """The same with tensor maps of the arrays whose tiles are copied."""
+        *_, kind, dtype, depth = name.split("_")
+        form = warpgroup_attention.Form(kind, dtype, int(depth), "causal" in name)
+        maps = np.reshape(words[: 16 * len(form.maps)], (-1, 16)).tolist()
+        at = dict(zip(form.arguments, words[16 * len(maps) :], strict=True))
+        starts, strides = {}, {}
+        for name, words in zip(form.maps, maps, strict=True):
+            starts[name], depth, rows, inner, outer, *steps, width, tall = words[:10]
+            row, near, far = (n // 2 for n in steps)
+            own = name in warpgroup_attention.OWN[kind]
+            assert (width, tall) == (64, form.rows if own else form.shape.step)
+            assert (depth, rows) == (at["depth"], at["n" if name in "kv" else "m"])
+            used = at[f"{name}.outer"], at[f"{name}.inner"]
+            assert used == (int(outer > 1), int(inner > 1)) or 1 in (inner, outer)
+            strides[name] = far * used[0], near * used[1], row
+        for name in form.plain:
+            starts[name] = at[name]
+            strides[name] = [at[f"{name}.{kind}"] for kind in attention.STRIDES]
+        self.attend(form, at, at["matrices"], starts, strides)
+
+    def attend(self, form, sizes, matrices, starts, strides):
+        """The formulas of ``weft.ops.attention``, a matrix at a time."""
+        kind = form.kind
         scale = np.int64(sizes["scale"]).view(np.float64)
         m, n, width = sizes["m"], sizes["n"], sizes["depth"]
-        strides = np.reshape(words[count + len(sizes) :], (count, 3))
-        rows = dict.fromkeys(arrays, m) | dict.fromkeys(("k", "v", "dk", "dv"), n)
 
-        def matrix(at, z):
-            name, (outer, inner, row) = arrays[at], (int(s) for s in strides[at])
-            item = np.dtype(np.float32 if name in ("lse", "delta") else DTYPES[dtype])
+        def matrix(name, z):
+            outer, inner, row = strides[name]
+            rows = n if name in ("k", "v", "dk", "dv") else m
+            short = name not in ("lse", "delta")
+            item = np.dtype(DTYPES[form.dtype] if short else np.float32)
             far, near = divmod(z, sizes["inner"])
-            start = words[at] + (far * outer + near * inner) * item.itemsize
-            wide = 1 if item.itemsize == 4 else width
-            flat = memory_at(start, (rows[name] - 1) * row + wide, item)
+            start = starts[name] + (far * outer + near * inner) * item.itemsize
+            wide = width if short else 1
+            flat = memory_at(start, (rows - 1) * row + wide, item)
             steps = row * item.itemsize, item.itemsize
-            return np.lib.stride_tricks.as_strided(flat, (rows[name], wide), steps)
+            return np.lib.stride_tricks.as_strided(flat, (rows, wide), steps)
 
-        own = n if kind == "keys" else m
-        for z in range(blocks // -(-own // form.rows)):
-            given = {name: matrix(at, z) for at, name in enumerate(arrays) if words[at]}
+        for z in range(matrices):
+            given = {name: matrix(name, z) for name, at in starts.items() if at}
             q, k, v = (given[x].astype(np.float32) for x in "qkv")
             scores = q @ k.T * np.float32(scale)
             if form.causal:

@@ -26,6 +26,7 @@ from weft.compile.passes.hoist_small_values import hoist_small_values
 from weft.compile.passes.inplace_concat import inplace_concat
 from weft.compile.passes.recompute_state import recompute_state
 from weft.compile.passes.rename_sizes import rename_sizes
+from weft.compile.passes.separate_column_sums import separate_column_sums
 from weft.compile.passes.split_k import split_k
 from weft.compile.passes.split_reductions import split_reductions
 from weft.compile.passes.widen_half_products import widen_half_products
@@ -80,6 +81,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("hoist_small_values", hoist_small_values),
     ("split_k", split_k),
     ("split_reductions", split_reductions),
+    ("separate_column_sums", separate_column_sums),
     ("copy_view_outputs", copy_view_outputs),
     ("inplace_concat", inplace_concat),
 )

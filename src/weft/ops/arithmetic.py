@@ -17,6 +17,7 @@ from weft.core.number import Number
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.ops.complex_numbers import real
+from weft.ops.copies import in_float32
 from weft.ops.creation import ones_like
 from weft.ops.elementwise import (
     Public,
@@ -517,7 +518,9 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     >>> weft.lerp(weft.tensor([0.0]), weft.tensor([10.0]), 0.25)
     tensor([2.5000])
     """
-    return input + weight * (end - input)
+    if not isinstance(weight, Tensor):
+        return in_float32(lambda x, y: x + weight * (y - x), input, end)
+    return in_float32(lambda x, y, w: x + w * (y - x), input, end, weight)
 
 
 @public(method=True, inplace="x, x")
@@ -527,7 +530,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     >>> weft.addcmul(weft.ones(1), weft.ones(1) * 2, weft.ones(1) * 3, value=0.5)
     tensor([4.])
     """
-    return input + value * tensor1 * tensor2
+    return in_float32(lambda x, y, z: x + value * y * z, input, tensor1, tensor2)
 
 
 @public(method=True, inplace="x, x")
@@ -537,4 +540,4 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     >>> weft.addcdiv(weft.ones(1), weft.ones(1) * 3, weft.ones(1) * 2)
     tensor([2.5000])
     """
-    return input + value * tensor1 / tensor2
+    return in_float32(lambda x, y, z: x + value * y / z, input, tensor1, tensor2)

@@ -33,7 +33,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.copies import cast
+from weft.ops.copies import HALF, cast
 from weft.ops.creation import ones
 from weft.ops.diagonals import tril
 from weft.ops.elementwise import (
@@ -43,7 +43,6 @@ from weft.ops.elementwise import (
     result_type,
 )  # fmt: skip
 from weft.ops.products import matmul, wide_matmul_op
-from weft.ops.reduce import HALF
 from weft.ops.select import where
 from weft.ops.shaping import transpose
 

@@ -32,9 +32,9 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.broadcasting import expand
+from weft.ops.copies import HALF
 from weft.ops.elementwise import check_accepts
 from weft.ops.products import matmul
-from weft.ops.reduce import HALF
 from weft.ops.shaping import movedim, reshape, transpose
 
 Sizes = tuple[int, ...]

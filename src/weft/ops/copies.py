@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,32 @@ def cast(x: Tensor, dtype: dtypes.DType) -> Tensor:
     if x.dtype is dtype:
         return x
     return bind(cast_op, (x,), {"dtype": dtype})
+
+
+# Types that compositions compute wide; by NumPy's codes.
+HALF = ("e", "E")
+
+
+def in_float32(fn: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+    """``fn(*tensors)``, a composition that computes in float32 and rounds once.
+
+    Half-precision tensors are cast to float32, and the result to the dtype that they
+    are promoted to. Steps in half precision would each lose as much as the result may.
+
+    >>> from weft.ops.copies import in_float32
+    >>> x = weft.tensor([1000.0, 1004.0], dtype=weft.bfloat16)
+    >>> in_float32(lambda x: x - x.mean(), x)
+    tensor([-2.,  2.], dtype=torch.bfloat16)
+    """
+    if not any(isinstance(t, Tensor) and t.dtype.np.char in HALF for t in tensors):
+        return fn(*tensors)
+    given = [t for t in tensors if t is not None]
+    kind = functools.reduce(dtypes.promote_types, [t.dtype for t in given])
+    wide = [
+        t if t is None or t.dtype.np.char not in HALF else cast(t, dtypes.float32)
+        for t in tensors
+    ]
+    return cast(fn(*wide), kind)
 
 
 # -- clone

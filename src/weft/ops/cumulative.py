@@ -21,13 +21,13 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.broadcasting import expand
+from weft.ops.copies import HALF
 from weft.ops.creation import full_like
 from weft.ops.elementwise import check_accepts, conj
 from weft.ops.joining import cat, cat_op
 from weft.ops.padding import flip_op
 from weft.ops.public import public
 from weft.ops.reduce import (
-    HALF,
     along_samples,
     reduce_batch,
     reduced_shape,

@@ -10,13 +10,13 @@ from weft.core.eager_kernels import fused
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, float32
 from weft.errors import DTypeError
-from weft.ops.copies import cast
+from weft.ops.copies import HALF, cast
 from weft.ops.creation import full_like
 from weft.ops.elementwise import as_operand, prepare
 from weft.ops.extremes import amax
 from weft.ops.predicates import isnan
 from weft.ops.public import public
-from weft.ops.reduce import HALF, sum
+from weft.ops.reduce import sum
 from weft.ops.select import where
 from weft.ops.transcendental import exp, log, log1p, xlogy
 

@@ -30,11 +30,11 @@ from weft.dtype import (
 )  # fmt: skip
 from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.copies import cast
+from weft.ops.copies import HALF, cast
 from weft.ops.elementwise import broadcast_shapes, conj, result_type
 from weft.ops.operands import as_tensorlike
 from weft.ops.public import public
-from weft.ops.reduce import HALF, sum
+from weft.ops.reduce import sum
 from weft.ops.shaping import permute, reshape, transpose
 
 

@@ -22,13 +22,10 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.ops.broadcasting import expand
-from weft.ops.copies import cast
+from weft.ops.copies import HALF, cast
 from weft.ops.public import public
 from weft.ops.select import where
 from weft.ops.shaping import reshape
-
-HALF = ("e", "E")  # summed in float32
-
 
 # -- shared pieces
 

@@ -19,8 +19,8 @@ from weft.core.lowering import Element, Fold, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.dtype import DType
 from weft.errors import ShapeError
+from weft.ops.copies import HALF
 from weft.ops.elementwise import check_accepts
-from weft.ops.reduce import HALF
 
 
 class Taps:

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
 from weft.core.tensor import Tensor
+from weft.ops.copies import in_float32
 from weft.ops.elementwise import Public, binary, unary
 from weft.ops.inplace import write_out
 from weft.ops.public import Names, public
@@ -487,7 +488,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     tensor([0.0000, 2.1972])
     """
     x = input if eps is None else input.clamp(eps, 1 - eps)
-    return log(x / (1 - x))
+    return in_float32(lambda x: log(x / (1 - x)), x)
 
 
 @public(method=True, inplace="")
@@ -497,8 +498,12 @@ def sinc(input: Tensor) -> Tensor:
     >>> weft.sinc(weft.tensor([0.0, 0.5]))
     tensor([1.0000, 0.6366])
     """
-    angle = where(input == 0, 1, input) * math.pi
-    return where(input == 0, 1, sin(angle) / angle)
+
+    def plain(x: Tensor) -> Tensor:
+        angle = where(x == 0, 1, x) * math.pi
+        return where(x == 0, 1, sin(angle) / angle)
+
+    return in_float32(plain, input)
 
 
 @public(method=True, inplace="", ufuncs=("deg2rad", "radians"))

@@ -99,6 +99,17 @@ class DeviceArray:
         """Another look at the same memory."""
         return DeviceArray(outline, self.pool)
 
+    def copy(self) -> DeviceArray:
+        """The same elements with the same strides, in memory of their own."""
+        first, last = np.lib.array_utils.byte_bounds(self.outline)
+        made = self.pool.empty((last - first,), np.uint8)
+        if self.size:
+            self.pool.runtime.copy(made.address, first, last - first)
+        place = self.address - first
+        return self.seen(
+            np.ndarray(self.shape, self.dtype, made.outline, place, self.strides)
+        )
+
     def __len__(self) -> int:
         return len(self.outline)
 

@@ -37,10 +37,11 @@ from weft.core.lowering import (
     View,
     reshaped,
 )
-from weft.core.op import Op
+from weft.core.op import Op, find_op
 from weft.core.size import Scope, Size, same, same_shape
 from weft.graph.ir import CONSTANT, INPUT, PICK, READ, Graph, Node
 
+CAST, EXPAND = find_op("cast"), find_op("expand")
 Index = tuple[Any, ...]
 Slot = tuple[Index, bool]
 Slots = dict[Node, Slot]
@@ -403,6 +404,11 @@ class Fusion:
         self.free: dict[Node, int] = {}  # nodes that wait for a reader, and how deep
         self.readers = _readers(graph)
         used = {i for node in graph.nodes for i in node.inputs if type(i) is Node}
+        # the nodes that larger ones repeat
+        self.repeated = {
+            n.inputs[0] for n in graph.nodes
+            if n.op is EXPAND and not same_shape(n.shape, n.inputs[0].shape)
+        }  # fmt: skip
         # the nodes that run for their errors alone
         self.checks = {n for n in graph.effects if n not in used}
         for node in graph.nodes:
@@ -461,10 +467,15 @@ class Fusion:
         """Whether a node may wait for its first reader, because it depends on no unit.
 
         Such are random numbers, integers and functions of state. An optimizer's
-        ``moment * decay`` is then computed where the gradient is added.
+        ``moment * decay`` is then computed where the gradient is added. A cast weight
+        that rows repeat does not wait: they could not compute it in their loops.
         """
         random = _random(lower)
+        if self._is_term(node):
+            return self.supported(node)
         if node.after or (not random and not isinstance(lower, Pointwise)):
+            return False
+        if node in self.repeated and not random and node.dtype.is_inexact:
             return False
         bases = [o.base for o in self.operands(node) if isinstance(o, Operand)]
         if not bases or node.shape == () or not self.supported(node):
@@ -479,6 +490,15 @@ class Fusion:
         if random or not node.dtype.is_inexact or any(b in self.free for b in bases):
             return True
         return bool(state)
+
+    def _is_term(self, node: Node) -> bool:
+        """Whether a cast is a copy for one sum of columns (separate_column_sums)."""
+        role = node.role
+        return (
+            self.cost.separate_sums and node.op is CAST
+            and role.is_copy and role.is_gradient
+            and any(isinstance(one.op.lower, Reduction) for one in node.after)
+        )  # fmt: skip
 
     def _loose(self, operands: list[Any]) -> list[Operand]:
         return [o for o in operands if isinstance(o, Operand) and o.base in self.free]
@@ -502,8 +522,11 @@ class Fusion:
                 if late and made is not group and not inlined(operand.base):
                     return None  # it is not there yet
                 continue
+            waited = self._youngest_of([Operand(one) for one in operand.base.after])
             slot = group.slot(operand.base)
             if slot is None or index is None:
+                return None
+            if waited is not None and waited.order >= group.order:
                 return None
             if not same_shape(operand.index(index), slot[0]):
                 return None

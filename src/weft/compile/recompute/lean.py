@@ -130,19 +130,23 @@ class _Choice:
             dropped.discard(root)
 
     def _root(self, node: Node, inner: set[Node]) -> Node | None:
-        """The only array that a value is an element-wise function of, if it is one."""
+        """The only array that a value is an element-wise function of, if it is one.
+
+        It is the first such array that is made of several.
+        """
         inner.add(node)
         roots: set[Node] = set()
         for base in self._sources(node):
             if base in self.saved and base not in self.dropped and base not in inner:
                 continue
+            further = None
             if self._may_go(base) and self._passed(base) and len(inner) < 16:
-                root = self._root(base, inner)
-                if root is None:
-                    return None
-                roots.add(root)
-            else:
+                further = self._root(base, more := set(inner))
+            if further is None:
                 roots.add(base)
+            else:
+                inner |= more
+                roots.add(further)
         return roots.pop() if len(roots) == 1 else None
 
     def _passed(self, node: Node) -> bool:

@@ -13,6 +13,7 @@ from weft.core.autocast import lowered
 from weft.core.eager_kernels import fused
 from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
+from weft.ops.copies import in_float32
 
 
 def _result(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
@@ -22,6 +23,13 @@ def _result(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
 def _kept(input: Tensor, inplace: bool) -> Tensor:
     """The input for a gradient that needs it, also after it was overwritten."""
     return input.clone() if inplace else input
+
+
+def _fused(
+    name: str, plain: Callable[[Tensor], Tensor], input: Tensor, key: Any = ()
+) -> Tensor:
+    """A composition as one kernel, where that pays, in float32 for half types."""
+    return in_float32(functools.partial(fused, name, plain, key=key), input)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -99,9 +107,11 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.elu(weft.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
     """
-    return _result(
-        input, weft.where(input > 0, input, alpha * weft.expm1(input)), inplace
-    )
+    return _result(input, in_float32(functools.partial(_elu, alpha), input), inplace)
+
+
+def _elu(alpha: float, x: Tensor) -> Tensor:
+    return weft.where(x > 0, x, alpha * weft.expm1(x))
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -111,7 +121,8 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     tensor([0.0000, 1.0507])
     """
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    return _result(input, scale * elu(input, alpha), inplace)
+    out = in_float32(lambda x: scale * _elu(alpha, x), input)
+    return _result(input, out, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -122,8 +133,11 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha must not be 0")
-    low = alpha * weft.expm1(input / alpha)
-    return _result(input, weft.where(input > 0, input, low), inplace)
+
+    def plain(x: Tensor) -> Tensor:
+        return weft.where(x > 0, x, alpha * weft.expm1(x / alpha))
+
+    return _result(input, in_float32(plain, input), inplace)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -135,9 +149,9 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     tensor([0.0000, 0.8413])
     """
     if approximate == "none":
-        return fused("gelu", _gelu, input)
+        return _fused("gelu", _gelu, input)
     if approximate == "tanh":
-        return fused("gelu by tanh", _gelu_by_tanh, input)
+        return _fused("gelu by tanh", _gelu_by_tanh, input)
     raise ArgumentError(
         f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}"
     )
@@ -158,7 +172,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.silu(weft.tensor([0.0, 1.0]))
     tensor([0.0000, 0.7311])
     """
-    out = fused("silu", lambda x: x * weft.sigmoid(x), _kept(input, inplace))
+    out = _fused("silu", lambda x: x * weft.sigmoid(x), _kept(input, inplace))
     return _result(input, out, inplace)
 
 
@@ -168,8 +182,8 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.mish(weft.tensor([0.0, 1.0]))
     tensor([0.0000, 0.8651])
     """
-    x = _kept(input, inplace)
-    return _result(input, x * weft.tanh(softplus(x)), inplace)
+    out = in_float32(lambda x: x * weft.tanh(softplus(x)), _kept(input, inplace))
+    return _result(input, out, inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -184,7 +198,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
         soft = weft.log1p(weft.exp(weft.clamp(scaled, max=threshold))) / beta
         return weft.where(scaled > threshold, x, soft)
 
-    return fused("softplus", plain, input, key=(beta, threshold))
+    return _fused("softplus", plain, input, key=(beta, threshold))
 
 
 def softsign(input: Tensor) -> Tensor:
@@ -193,7 +207,7 @@ def softsign(input: Tensor) -> Tensor:
     >>> weft.nn.functional.softsign(weft.tensor([-1.0, 3.0]))
     tensor([-0.5000,  0.7500])
     """
-    return input / (1 + weft.abs(input))
+    return in_float32(lambda x: x / (1 + weft.abs(x)), input)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -202,9 +216,12 @@ def logsigmoid(input: Tensor) -> Tensor:
     >>> weft.nn.functional.logsigmoid(weft.tensor([0.0, -1000.0]))
     tensor([-6.9315e-01, -1.0000e+03])
     """
-    return weft.minimum(input, weft.zeros_like(input)) - weft.log1p(
-        weft.exp(-weft.abs(input))
-    )
+
+    def plain(x: Tensor) -> Tensor:
+        low = weft.minimum(x, weft.zeros_like(x))
+        return low - weft.log1p(weft.exp(-weft.abs(x)))
+
+    return in_float32(plain, input)
 
 
 def tanh(input: Tensor) -> Tensor:
@@ -231,7 +248,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     >>> weft.nn.functional.tanhshrink(weft.tensor([0.0, 1.0]))
     tensor([0.0000, 0.2384])
     """
-    return input - weft.tanh(input)
+    return in_float32(lambda x: x - weft.tanh(x), input)
 
 
 def hardtanh(
@@ -263,7 +280,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.hardsigmoid(weft.tensor([-4.0, 0.0]))
     tensor([0.0000, 0.5000])
     """
-    out = _cut(input, input / 6 + 0.5, -3.0, 3.0, 0.0, 1.0)
+    out = in_float32(lambda x: _cut(x, x / 6 + 0.5, -3.0, 3.0, 0.0, 1.0), input)
     return _result(input, out, inplace)
 
 
@@ -273,8 +290,11 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.hardswish(weft.tensor([0.0, 3.0]))
     tensor([0., 3.])
     """
-    x = _kept(input, inplace)
-    out = _cut(x, x * (x / 6 + 0.5), -3.0, 3.0, 0.0, x)
+
+    def plain(x: Tensor) -> Tensor:
+        return _cut(x, x * (x / 6 + 0.5), -3.0, 3.0, 0.0, x)
+
+    out = in_float32(plain, _kept(input, inplace))
     return _result(input, out, inplace)
 
 
@@ -321,7 +341,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
             f"glu: expected an even size along dim {dim}, got shape {input.shape}"
         )
     value, gate = input.chunk(2, dim)
-    return value * weft.sigmoid(gate)
+    return in_float32(lambda x, y: x * weft.sigmoid(y), value, gate)
 
 
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:

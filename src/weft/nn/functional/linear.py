@@ -9,6 +9,7 @@ from weft import Tensor
 from weft.core.autocast import lowered
 from weft.core.mode import mode
 from weft.errors import RankError, ShapeError
+from weft.ops.copies import in_float32
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -57,9 +58,13 @@ def cosine_similarity(
     >>> weft.nn.functional.cosine_similarity(x, x * 5)
     tensor([1.])
     """
-    dot = (x1 * x2).sum(dim)
-    sizes = [weft.clamp(x.norm(dim=dim), min=eps) for x in (x1, x2)]
-    return dot / (sizes[0] * sizes[1])
+
+    def plain(x1: Tensor, x2: Tensor) -> Tensor:
+        dot = (x1 * x2).sum(dim)
+        sizes = [weft.clamp(x.norm(dim=dim), min=eps) for x in (x1, x2)]
+        return dot / (sizes[0] * sizes[1])
+
+    return in_float32(plain, x1, x2)
 
 
 def pairwise_distance(
@@ -71,7 +76,7 @@ def pairwise_distance(
     >>> f(weft.tensor([[3.0, 4.0]]), weft.zeros(1, 2), eps=0.0)
     tensor([5.])
     """
-    return (x1 - x2 + eps).norm(p, -1, keepdim)
+    return in_float32(lambda x, y: (x - y + eps).norm(p, -1, keepdim), x1, x2)
 
 
 def linear_cross_entropy(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import weft
 from weft import Tensor
 from weft.core.eager_kernels import fused
 from weft.errors import ArgumentError, ShapeError
+from weft.ops.copies import in_float32
 
 
 def _per_channel(value: Tensor | None, ndim: int) -> Tensor | None:
@@ -27,6 +29,13 @@ def _standard(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
     """x with mean 0 and variance 1 along dimensions."""
     off = x - x.mean(dims, keepdim=True)
     return off * weft.rsqrt((off * off).mean(dims, keepdim=True) + eps)
+
+
+def _fused(
+    name: str, plain: Callable[..., Tensor], *tensors: Tensor | None, key: Any
+) -> Tensor:
+    """A composition as one kernel, where that pays, in float32 for half types."""
+    return in_float32(functools.partial(fused, name, plain, key=key), *tensors)
 
 
 def batch_norm(
@@ -78,16 +87,22 @@ def batch_norm(
         var = (off * off).mean(dims, keepdim=True)
         return _affine(off * weft.rsqrt(var + eps), weight, bias), mean, var
 
+    def by_running(x: Tensor, mean: Any, var: Any, *scale: Tensor | None) -> Tensor:
+        return _affine((x - mean) * weft.rsqrt(var + eps), *scale)
+
     scale = _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
     if not training:
-        off = input - _per_channel(running_mean, input.ndim)
-        spread: Any = _per_channel(running_var, input.ndim)
-        return _affine(off * weft.rsqrt(spread + eps), *scale)
-    out, mean, var = fused("batch_norm", by_batch, input, *scale, key=eps)
-    if running_mean is not None and running_var is not None:
-        _move(running_mean, mean, momentum)
-        _move(running_var, var * (count / (count - 1)), momentum)
-    return out
+        running = [_per_channel(r, input.ndim) for r in (running_mean, running_var)]
+        return in_float32(by_running, input, *running, *scale)
+
+    def normalized(*tensors: Tensor | None) -> Tensor:
+        out, mean, var = fused("batch_norm", by_batch, *tensors, key=eps)
+        if running_mean is not None and running_var is not None:
+            _move(running_mean, mean, momentum)
+            _move(running_var, var * (count / (count - 1)), momentum)
+        return out
+
+    return in_float32(normalized, input, *scale)
 
 
 def _move(running: Tensor, value: Tensor, momentum: float) -> None:
@@ -139,7 +154,7 @@ def instance_norm(
         out = _standard(x, dims, eps)
         return _affine(out, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
 
-    return fused("instance_norm", plain, input, weight, bias, key=(dims, eps))
+    return _fused("instance_norm", plain, input, weight, bias, key=(dims, eps))
 
 
 def layer_norm(
@@ -159,7 +174,7 @@ def layer_norm(
     def plain(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         return _affine(_standard(x, dims, eps), weight, bias)
 
-    return fused("layer_norm", plain, input, weight, bias, key=(dims, eps))
+    return _fused("layer_norm", plain, input, weight, bias, key=(dims, eps))
 
 
 def rms_norm(
@@ -180,7 +195,7 @@ def rms_norm(
         out = x * weft.rsqrt((x * x).mean(dims, keepdim=True) + small)
         return _affine(out, weight, None)
 
-    return fused("rms_norm", plain, input, weight, key=(dims, small))
+    return _fused("rms_norm", plain, input, weight, key=(dims, small))
 
 
 def _last(name: str, input: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
@@ -218,7 +233,7 @@ def group_norm(
     def plain(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         return _affine(_standard(x, (2, 3), eps), weight, bias)
 
-    out = fused("group_norm", plain, grouped, *scale, key=eps)
+    out = _fused("group_norm", plain, grouped, *scale, key=eps)
     return out.reshape(input.shape)
 
 
@@ -234,13 +249,16 @@ def local_response_norm(
         raise ShapeError(
             f"local_response_norm: expected (N, C, ...), got shape {input.shape}"
         )
-    square = input * input
-    ends = (0, 0) * (input.ndim - 2) + (size // 2, (size - 1) // 2)
-    padded = weft.pad(square, ends)
-    total = padded.narrow(1, 0, input.shape[1])
-    for shift in range(1, size):
-        total = total + padded.narrow(1, shift, input.shape[1])
-    return input / (total * (alpha / size) + k) ** beta
+
+    def plain(x: Tensor) -> Tensor:
+        ends = (0, 0) * (x.ndim - 2) + (size // 2, (size - 1) // 2)
+        padded = weft.pad(x * x, ends)
+        total = padded.narrow(1, 0, x.shape[1])
+        for shift in range(1, size):
+            total = total + padded.narrow(1, shift, x.shape[1])
+        return x / (total * (alpha / size) + k) ** beta
+
+    return in_float32(plain, input)
 
 
 def normalize(
@@ -251,5 +269,9 @@ def normalize(
     >>> weft.nn.functional.normalize(weft.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
-    size = input.norm(p, dim, keepdim=True)
-    return input * weft.where(size == 0, 0.0, 1 / weft.clamp(size, min=eps))
+
+    def plain(x: Tensor) -> Tensor:
+        size = x.norm(p, dim, keepdim=True)
+        return x * weft.where(size == 0, 0.0, 1 / weft.clamp(size, min=eps))
+
+    return in_float32(plain, input)

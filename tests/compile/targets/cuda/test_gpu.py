@@ -10,7 +10,7 @@ from on_device import check_compiled, rounding, runs, same, small, train
 from simulated_gpu import simulated_gpu
 
 import weft
-from weft import nn
+from weft import nn, optim
 from weft.compile.program.steps import HostCall
 from weft.core.op import all_ops, find_op
 from weft.errors import ArgumentError
@@ -240,3 +240,37 @@ def test_out_of_memory_names_the_largest_holders():
         assert (held + 1).cpu()[0] == 1  # usable afterwards
     finally:
         weft.unregister_device("gpu:0")
+
+
+def test_steps_are_timed_in_memory_of_their_own(gpu):
+    net = nn.Linear(8, 4).to(gpu)
+    weights = net.weight.detach().cpu().numpy()
+    sgd = optim.SGD(net.parameters(), lr=0.5)
+
+    @weft.compile
+    def step(x):
+        sgd.zero_grad()
+        loss = net(x.T).square().sum()
+        loss.backward()
+        sgd.step()
+        return loss
+
+    step(weft.ones(8, 2, device=gpu))
+    after = net.weight.detach().cpu().numpy()
+    assert np.abs(after - weights).max() > 0
+    about = step.explain(measure=True)
+    assert not about.program.problem
+    assert about.program.seconds > 0
+    np.testing.assert_array_equal(net.weight.detach().cpu().numpy(), after)
+
+
+@pytest.mark.parametrize("index", [np.s_[:], np.s_[1:, ::-1, 2], np.s_[::2, :0]])
+def test_copies_of_memory_keep_strides(gpu, rng, index):
+    x = rng.standard_normal((3, 4, 5))
+    whole = gpu.pool.from_host(x)
+    view = whole.seen(whole.outline[index])
+    copy = view.copy()
+    assert copy.strides == view.strides
+    assert not np.may_share_memory(copy.outline, whole.outline)
+    packed = gpu.copy(copy)  # row by row
+    np.testing.assert_array_equal(gpu.pool.to_host(packed), x[index])

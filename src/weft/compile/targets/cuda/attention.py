@@ -46,7 +46,7 @@ ARRAYS = {kind: (*INPUTS[kind], *OUTPUTS[kind]) for kind in INPUTS}
 SIZES = ("scale", "m", "n", "depth", "inner")  # the scale as the bits of a double
 STRIDES = ("outer", "inner", "row")  # of each array, in elements
 DEPTHS = (64, 128)  # features of a row in a block's memory
-_LOG2E = math.log2(math.e)
+LOG2E = math.log2(math.e)
 
 
 class Form(NamedTuple):
@@ -96,7 +96,105 @@ class _Array(NamedTuple):
 Sums = list[list[list[Value]]]  # a tile, of 8 columns, the thread's four numbers
 
 
-class _Kernel:
+class Scores:
+    """What a thread knows of its scores: which rows they are of, and which are hidden.
+
+    Its rows are among ``extent`` ones from ``first`` on, those of ``own_rows``.
+    """
+
+    b: Any
+    form: Any  # its kind, and whether queries see earlier keys alone
+    at: dict[str, Value]  # the arguments by name
+    arrays: dict[str, _Array]
+    pair: Value  # the first column of a thread, of 8
+    step: int  # other rows at a time
+    first: Value
+    extent: int
+
+    def describe(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """Take the arguments."""
+        b = self.b
+        self.at = {n: Value(b, v) for n, v in zip(names, values, strict=True)}
+        self.m, self.n, self.width = self.at["m"], self.at["n"], self.at["depth"]
+        self.scale = self.at["scale"].as_float().to_single()
+        self.factor = self.scale * LOG2E  # powers of two are cheaper
+        of_keys = self.form.kind == "keys"
+        self.own_limit, self.limit = (self.n, self.m) if of_keys else (self.m, self.n)
+
+    def own_rows(self, tile: int) -> list[Value]:
+        """The two rows of a tile that a thread has sums of, as 64-bit numbers."""
+        raise NotImplementedError
+
+    def divided(self, x: Value, by: Any) -> Value:
+        return Value(self.b, self.b.udiv(x.ir, x.like(by).ir))
+
+    def matrix(self, name: str, outer: Value, inner: Value) -> _Array:
+        """A matrix of an array, by its numbers."""
+        size = 4 if name in ("lse", "delta") else 2
+        far, near, row = (self.at[f"{name}.{kind}"] for kind in STRIDES)
+        start = self.at[name] + (outer * far + inner * near) * size
+        return _Array(start, row * size)
+
+    def number_of(self, name: str, row: Value) -> Value:
+        """A number of a row of the block's own; zero outside."""
+        array, b = self.arrays[name], self.b
+        place = select(row < self.own_limit, array.start + row * array.pitch,
+                       array.start)  # fmt: skip
+        return Value(b, b.load(b.inttoptr(place.ir, F32.as_pointer(1))))
+
+    def steps(self, first: Value, rows: int) -> tuple[Value, Value]:
+        """Which steps of other rows the own rows from ``first`` on need."""
+        start = Value(self.b, I64(0))
+        stop = self.divided(self.limit + (self.step - 1), self.step)
+        if self.form.causal and self.form.kind == "keys":
+            start = self.divided(first, self.step)
+        elif self.form.causal:
+            seen = self.divided(first + (rows + self.step - 1), self.step)
+            stop = select(seen < stop, seen, stop)
+        return start, stop
+
+    def hide(self, sums: Sums, first: Value, value: float) -> Sums:
+        """The scores, with ``value`` for keys that a query does not see."""
+        b, form = self.b, self.form
+        of_keys = form.kind == "keys"
+        if of_keys and not form.causal:
+            return sums
+        last = first + self.step
+        some: Any = None if of_keys else (last > self.n).ir
+        if form.causal:
+            crosses = (
+                first < self.first + (self.extent - 1) if of_keys
+                else last > self.first + 1
+            ).ir  # fmt: skip
+            some = crosses if some is None else b.or_(some, crosses)
+        kept = Variables(b, sums)
+        with when(b, some):
+            column = first + self.pair.convert("zext", I64)
+            changed = []
+            for tile, one in enumerate(kept.load()):
+                rows = self.own_rows(tile)
+                changed.append([
+                    [select(self._hidden(rows[k // 2], column + (8 * at + k % 2)),
+                            value, number) for k, number in enumerate(four)]
+                    for at, four in enumerate(one)
+                ])  # fmt: skip
+            kept.store(changed)
+        return kept.load()
+
+    def _hidden(self, row: Value, column: Value) -> Value:
+        if self.form.kind == "keys":
+            return row > column
+        beyond = column >= self.n
+        if not self.form.causal:
+            return beyond
+        return Value(self.b, self.b.or_(beyond.ir, (column > row).ir))
+
+    def wanted(self, name: str) -> Any:
+        """Whether a result has memory: those that nobody reads have not."""
+        return self.b.icmp_signed("!=", self.at[name].ir, I64(0))
+
+
+class _Kernel(Scores):
     """The parts that all three share: arguments, tiles, the walk over other rows."""
 
     def __init__(self, module: ir.Module, form: Form) -> None:
@@ -108,25 +206,19 @@ class _Kernel:
         function = ir.Function(module, kind, form.name)
         function.calling_convention = "ptx_kernel"
         b = self.b = ir.IRBuilder(function.append_basic_block("entry"))
-        self.at = {
-            name: Value(b, arg)
-            for name, arg in zip(arguments, function.args, strict=True)
-        }
-        self.m, self.n, self.width = self.at["m"], self.at["n"], self.at["depth"]
-        self.scale = self.at["scale"].as_float().to_single()
-        self.factor = self.scale * _LOG2E  # powers of two are cheaper
+        self.describe(arguments, function.args)
         thread = Value(b, b.trunc(special(b, "tid.x"), I32))
         self.threads = Threads(b, thread, 32 * self.shape.warps)
-        of_keys = form.kind == "keys"
-        self.own_limit, self.limit = (self.n, self.m) if of_keys else (self.m, self.n)
-        self._place(of_keys)
+        self.pair, self.step = self.threads.pair, self.shape.step
+        self.extent = form.rows
+        self._place(form.kind == "keys")
         self._tiles(module)
 
     def _place(self, of_keys: bool) -> None:
         """Which rows of which matrices: those with most work come first."""
         b, rows = self.b, self.form.rows
         block = Value(b, special(b, "ctaid.x"))
-        count = self._divided(self.own_limit + (rows - 1), rows)
+        count = self.divided(self.own_limit + (rows - 1), rows)
         matrix = Value(b, b.udiv(block.ir, count.ir))
         number = block - matrix * count
         if self.form.causal and not of_keys:
@@ -134,15 +226,9 @@ class _Kernel:
         self.first = number * rows
         outer = Value(b, b.udiv(matrix.ir, self.at["inner"].ir))
         inner = matrix - outer * self.at["inner"]
-        self.arrays = {}
-        for name in ARRAYS[self.form.kind]:
-            size = 4 if name in ("lse", "delta") else 2
-            far, near, row = (self.at[f"{name}.{kind}"] for kind in STRIDES)
-            start = self.at[name] + (outer * far + inner * near) * size
-            self.arrays[name] = _Array(start, row * size)
-
-    def _divided(self, x: Value, by: int) -> Value:
-        return Value(self.b, self.b.udiv(x.ir, x.like(by).ir))
+        self.arrays = {
+            name: self.matrix(name, outer, inner) for name in ARRAYS[self.form.kind]
+        }
 
     def _tiles(self, module: ir.Module) -> None:
         """The block's memory: its own rows, and two stages of others."""
@@ -186,26 +272,13 @@ class _Kernel:
         first = self.first + row.convert("zext", I64)
         return [first, first + 8]
 
-    def number_of(self, name: str, row: Value) -> Value:
-        """A number of a row of the block's own; zero outside."""
-        array, b = self.arrays[name], self.b
-        place = select(row < self.own_limit, array.start + row * array.pitch,
-                       array.start)  # fmt: skip
-        return Value(b, b.load(b.inttoptr(place.ir, F32.as_pointer(1))))
-
     # -- the walk
 
     @contextmanager
     def walk(self, names: Sequence[str]) -> Any:
         """The loop over other rows: the first of a step, its tiles and its numbers."""
-        b, form, step = self.b, self.form, self.shape.step
-        start: Any = Value(b, I64(0))
-        stop = self._divided(self.limit + (step - 1), step)
-        if form.causal and form.kind == "keys":
-            start = self._divided(self.first, step)
-        elif form.causal:
-            seen = self._divided(self.first + (form.rows + step - 1), step)
-            stop = select(seen < stop, seen, stop)
+        b, step = self.b, self.step
+        start, stop = self.steps(self.first, self.form.rows)
         self._fetch(names, start)
         with loop(b, start.ir, stop.ir, name="other") as i:
             number = Value(b, i)
@@ -275,54 +348,12 @@ class _Kernel:
     def _product(self, left: Any, right: Any, sums: Any) -> list[Value]:
         return multiply_add(self.form.dtype, left, right, sums)
 
-    # -- hidden scores
-
-    def hide(self, sums: Sums, first: Value, value: float) -> Sums:
-        """The scores, with ``value`` for keys that a query does not see."""
-        b, form = self.b, self.form
-        of_keys = form.kind == "keys"
-        if of_keys and not form.causal:
-            return sums
-        last = first + self.shape.step
-        some: Any = None if of_keys else (last > self.n).ir
-        if form.causal:
-            crosses = (
-                first < self.first + (form.rows - 1) if of_keys
-                else last > self.first + 1
-            ).ir  # fmt: skip
-            some = crosses if some is None else b.or_(some, crosses)
-        kept = Variables(b, sums)
-        with when(b, some):
-            column = first + self.threads.pair.convert("zext", I64)
-            changed = []
-            for tile, one in enumerate(kept.load()):
-                rows = self.own_rows(tile)
-                changed.append([
-                    [select(self._hidden(rows[k // 2], column + (8 * at + k % 2)),
-                            value, number) for k, number in enumerate(four)]
-                    for at, four in enumerate(one)
-                ])  # fmt: skip
-            kept.store(changed)
-        return kept.load()
-
-    def _hidden(self, row: Value, column: Value) -> Value:
-        if self.form.kind == "keys":
-            return row > column
-        beyond = column >= self.n
-        if not self.form.causal:
-            return beyond
-        return Value(self.b, self.b.or_(beyond.ir, (column > row).ir))
-
     # -- results
 
     def write(self, name: str, sums: Sums, factors: Any) -> None:
         """Store the rows of a result, each number times its row's factor."""
         with when(self.b, self.wanted(name)):
             self._write(name, sums, factors)
-
-    def wanted(self, name: str) -> Any:
-        """Whether a result has memory: those that nobody reads have not."""
-        return self.b.icmp_signed("!=", self.at[name].ir, I64(0))
 
     def _write(self, name: str, sums: Sums, factors: Any) -> None:
         b, array, t = self.b, self.arrays[name], self.threads
@@ -356,7 +387,7 @@ class Variables:
     def __init__(self, b: Any, values: Any) -> None:
         self.b = b
         with b.goto_entry_block():
-            self.places = _mapped(values, lambda x: b.alloca(x.type))
+            self.places = mapped(values, lambda x: b.alloca(x.type))
         self.store(values)
 
     def store(self, values: Any) -> None:
@@ -364,12 +395,12 @@ class Variables:
             self.b.store(value.ir, place)
 
     def load(self) -> Any:
-        return _mapped(self.places, lambda place: Value(self.b, self.b.load(place)))
+        return mapped(self.places, lambda place: Value(self.b, self.b.load(place)))
 
 
-def _mapped(nested: Any, change: Any) -> Any:
+def mapped(nested: Any, change: Any) -> Any:
     if isinstance(nested, list):
-        return [_mapped(one, change) for one in nested]
+        return [mapped(one, change) for one in nested]
     return change(nested)
 
 
@@ -392,7 +423,7 @@ def _over_row(x: Value, combine: Any) -> Value:
 
 def _forward(kernel: _Kernel) -> None:
     """The output and the logarithms of sums, with the largest score kept apart."""
-    b, c = kernel.b, kernel.factor
+    b = kernel.b
     (queries,) = kernel.load_own("q")
     rows = range(kernel.shape.tiles)
     lowest, zero = Value(b, F32(-math.inf)), Value(b, F32(0.0))
@@ -401,44 +432,73 @@ def _forward(kernel: _Kernel) -> None:
     totals = Variables(b, [[zero] * 2 for _ in rows])
     with kernel.walk(("k", "v")) as (first, (keys, values), _):
         scores = kernel.hide(kernel.scores(queries, keys), first, -math.inf)
-        sums, before, total = out.load(), tops.load(), totals.load()
-        top, weights = [], []
+        sums, total = out.load(), totals.load()
+        weights, shrink, top = softened(kernel, scores, tops.load())
         for t in rows:
-            new = []
-            for half in range(2):
-                most = before[t][half]
-                for four in scores[t]:
-                    most = _largest(most, _largest(*four[2 * half : 2 * half + 2]))
-                new.append(_over_row(most, _largest))
-            shifts = [x * c for x in new]
-            shrink = [
-                exp2(fma(old, c, -shift))
-                for old, shift in zip(before[t], shifts, strict=True)
-            ]
-            weights.append([
-                [exp2(fma(x, c, -shifts[k // 2])) for k, x in enumerate(four)]
-                for four in scores[t]
-            ])  # fmt: skip
-            for half in range(2):
-                total[t][half] = total[t][half] * shrink[half]
-                for four in weights[t]:
-                    total[t][half] += four[2 * half] + four[2 * half + 1]
             sums[t] = [
-                [x * shrink[k // 2] for k, x in enumerate(four)] for four in sums[t]
+                [x * shrink[t][k // 2] for k, x in enumerate(four)] for four in sums[t]
             ]
-            top.append(new)
+        total = added(total, shrink, weights)
         out.store(kernel.add_product(sums, weights, values))
         tops.store(top)
         totals.store(total)
-    total = _mapped(totals.load(), lambda x: _over_row(x, lambda a, b: a + b))
-    kernel.write("o", out.load(), _mapped(total, lambda x: 1.0 / x))
-    with when(b, kernel.wanted("lse")):
-        _write_lse(kernel, tops.load(), total)
+    total = over_rows(totals.load())
+    kernel.write("o", out.load(), mapped(total, lambda x: 1.0 / x))
+    write_lse(kernel, tops.load(), total)
 
 
-def _write_lse(kernel: _Kernel, tops: Any, totals: Any) -> None:
+def softened(kernel: Scores, scores: Sums, before: Any) -> tuple[Sums, Any, Any]:
+    """Weights of scores, with the largest of each row so far kept apart.
+
+    Sums that were made with the largest score ``before`` shrink by the second result;
+    the third is the largest one now.
+    """
+    c = kernel.factor
+    weights, shrink, top = [], [], []
+    for tile, old in zip(scores, before, strict=True):
+        new = []
+        for half in range(2):
+            most = old[half]
+            for four in tile:
+                most = _largest(most, _largest(*four[2 * half : 2 * half + 2]))
+            new.append(_over_row(most, _largest))
+        shifts = [x * c for x in new]
+        shrink.append([
+            exp2(fma(x, c, -shift)) for x, shift in zip(old, shifts, strict=True)
+        ])  # fmt: skip
+        weights.append([
+            [exp2(fma(x, c, -shifts[k // 2])) for k, x in enumerate(four)]
+            for four in tile
+        ])  # fmt: skip
+        top.append(new)
+    return weights, shrink, top
+
+
+def added(totals: Any, shrink: Any, weights: Sums) -> Any:
+    """A thread's totals of weights, with those of a step."""
+    found = []
+    for tile, factors, old in zip(weights, shrink, totals, strict=True):
+        new = [x * factor for x, factor in zip(old, factors, strict=True)]
+        for four in tile:
+            new = [new[k] + (four[2 * k] + four[2 * k + 1]) for k in range(2)]
+        found.append(new)
+    return found
+
+
+def over_rows(totals: Any) -> Any:
+    """The totals of whole rows, which four threads share."""
+    return mapped(totals, lambda x: _over_row(x, lambda a, b: a + b))
+
+
+def write_lse(kernel: Scores, tops: Any, totals: Any) -> None:
+    """Store the logarithms of sums, if anybody reads them."""
+    with when(kernel.b, kernel.wanted("lse")):
+        _write_lse(kernel, tops, totals)
+
+
+def _write_lse(kernel: Scores, tops: Any, totals: Any) -> None:
     b, array = kernel.b, kernel.arrays["lse"]
-    once = kernel.threads.pair.equals(0)
+    once = kernel.pair.equals(0)
     for t, top in enumerate(tops):
         for half, row in enumerate(kernel.own_rows(t)):
             value = fma(top[half], kernel.scale, _log(totals[t][half]))
@@ -465,13 +525,13 @@ def _gradients(kernel: _Kernel) -> None:
     with kernel.walk(streamed) as (first, (one, other), place):
         lse, delta = rows or _of_columns(kernel, place)
         scores = kernel.scores(first_own, one)
-        weights = _paired(lambda x, n: exp2(fma(x, kernel.factor, -n)), scores, lse)
+        weights = paired(lambda x, n: exp2(fma(x, kernel.factor, -n)), scores, lse)
         weights = kernel.hide(weights, first, 0.0)
         total = sums.load()
         if of_keys:
             total[1] = kernel.add_product(total[1], weights, other)
-        slopes = _paired(lambda x, n: x - n, kernel.scores(second_own, other), delta)
-        slopes = _paired(lambda x, p: x * p, slopes, weights)
+        slopes = paired(lambda x, n: x - n, kernel.scores(second_own, other), delta)
+        slopes = paired(lambda x, p: x * p, slopes, weights)
         total[0] = kernel.add_product(total[0], slopes, one)
         sums.store(total)
     total = sums.load()
@@ -489,7 +549,7 @@ def _of_rows(kernel: _Kernel) -> list[Sums]:
     found: list[Sums] = [[], []]
     for tile in range(kernel.shape.tiles):
         pairs = [
-            [kernel.number_of("lse", row) * _LOG2E, kernel.number_of("delta", row)]
+            [kernel.number_of("lse", row) * LOG2E, kernel.number_of("delta", row)]
             for row in kernel.own_rows(tile)
         ]
         for which, one in enumerate(found):
@@ -507,13 +567,13 @@ def _of_columns(kernel: _Kernel, place: Value) -> list[Sums]:
         for at in range(0, step, 8):
             near = place + (kernel.threads.pair + (at + which * step)) * 4
             pair = load_pair(kernel.b, near)
-            pair = pair if which else [x * _LOG2E for x in pair]
+            pair = pair if which else [x * LOG2E for x in pair]
             one.append([*pair, *pair])
         found.append([one] * kernel.shape.tiles)
     return found
 
 
-def _paired(change: Any, sums: Sums, others: Sums) -> Sums:
+def paired(change: Any, sums: Sums, others: Sums) -> Sums:
     """A function of numbers and of those at the same places."""
     return [
         [[change(x, y) for x, y in zip(*fours, strict=True)]

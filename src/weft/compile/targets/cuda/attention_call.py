@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,17 @@ import numpy as np
 from weft.compile.program.steps import LibraryCall
 from weft.compile.program.strided_views import batches, outline, view_of
 from weft.compile.targets.cpu.attention.call import is_apart
-from weft.compile.targets.cuda.attention import ARRAYS, DEPTHS, OUTPUTS, Form
+from weft.compile.targets.cuda import attention, warpgroup_attention
+from weft.compile.targets.cuda.attention import ARRAYS, DEPTHS, OUTPUTS
 from weft.compile.targets.cuda.tensor_cores import CHUNK, NAMES
+from weft.compile.targets.cuda.warpgroups import SIDE
 from weft.core.lowering import Library
 from weft.core.size import Size
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.runtime import argument_words
+
+KEPT = 64  # sets of addresses whose launches are kept, for a call
 
 
 class Attention(LibraryCall):
@@ -108,42 +112,97 @@ class AttentionWork:
             kind for kind, names in OUTPUTS.items()
             if (kind == "forward") == forward and not arrays.keys().isdisjoint(names)
         ]  # fmt: skip
-        self.forms = [Form(kind, _name(q), depth, causal) for kind in kinds]
+        self.warpgroups = shared.warpgroups is not None
+        make: Any = warpgroup_attention.Form if self.warpgroups else attention.Form
+        self.forms = [make(kind, _name(q), depth, causal) for kind in kinds]
         self.sizes = [
             struct.unpack("<q", struct.pack("<d", scale))[0],
             q.shape[-2], k.shape[-2], q.shape[-1],
         ]  # fmt: skip
         strides = [placed.strides[:lead] for placed in arrays.values()]
         self.batches = batches(q.shape[:-2], strides, most=2)
+        self._launches: dict[tuple[int, ...], list[Any]] = {}
 
     def run(self, runtime: Any, places: Any, addresses: Sequence[int]) -> None:
         """Put the launches into the queue."""
-        for form in self.forms:
-            own = self.sizes[2 if form.kind == "keys" else 1]
-            blocks = -(-own // form.rows) * math.prod(self.batches.sizes)
-            function = self.shared.attention(form)
-            for words in self._arguments(form, places, addresses):
-                runtime.launch(
-                    function, blocks, 32 * form.shape.warps, argument_words(words),
-                    form.block_memory,
-                )  # fmt: skip
+        where = tuple(addresses[places[node]] for node in self.nodes)
+        launches = self._launches.get(where)
+        if launches is None:
+            if len(self._launches) >= KEPT:
+                self._launches.clear()
+            launches = self._launches[where] = list(self._described(runtime, where))
+        for launch in launches:
+            runtime.launch(*launch)
 
-    def _arguments(self, form: Form, places: Any, addresses: Sequence[int]) -> Any:
-        """The arguments of the launches for each stack of matrices."""
-        order = list(self.arrays)
-        for offsets in self.batches.offsets:
-            starts, strides = [], []
-            for name in ARRAYS[form.kind]:
-                if name not in self.arrays:  # a result that nobody reads
-                    starts.append(0)
-                    strides += [0, 0, 0]
-                    continue
-                placed, k = self.arrays[name], order.index(name)
-                start = addresses[places[placed.node]] + placed.offset
-                starts.append(start + offsets[k] * placed.array.itemsize)
-                row = placed.strides[-1 if name in ("lse", "delta") else -2]
-                strides += [*[steps[k] for steps in self.batches.steps], row]
-            yield [*starts, *self.sizes, self.batches.sizes[1], *strides]
+    def _described(
+        self, runtime: Any, where: Sequence[int]
+    ) -> Iterator[tuple[Any, int, int, np.ndarray, int]]:
+        """The arguments of the runtime's launches, for the addresses of all values."""
+        matrices = math.prod(self.batches.sizes)
+        for form in self.forms:
+            function = self.shared.attention(form)
+            own = self.sizes[2 if form.kind == "keys" else 1]
+            for offsets in self.batches.offsets:
+                starts = self._starts(where, offsets)
+                if self.warpgroups:
+                    pairs = form.blocks(own, matrices)
+                    blocks, threads = min(pairs, runtime.multiprocessors), form.threads
+                    words = self._mapped(runtime, form, starts)
+                else:
+                    blocks = -(-own // form.rows) * matrices
+                    threads = 32 * form.shape.warps
+                    words = self._plain(form.kind, starts)
+                memory = form.block_memory
+                yield function, blocks, threads, argument_words(words), memory
+
+    def _starts(self, where: Sequence[int], offsets: Sequence[int]) -> dict[str, int]:
+        """The addresses of the arrays, for one of the stacks of matrices."""
+        return {
+            name: start + placed.offset + offset * placed.array.itemsize
+            for (name, placed), start, offset in zip(
+                self.arrays.items(), where, offsets, strict=True
+            )
+        }
+
+    def _strides(self, name: str) -> list[int]:
+        """From one matrix to the next, outer and inner, and from row to row."""
+        if name not in self.arrays:  # a result that nobody reads
+            return [0, 0, 0]
+        placed, k = self.arrays[name], list(self.arrays).index(name)
+        row = placed.strides[-1 if name in ("lse", "delta") else -2]
+        return [*[steps[k] for steps in self.batches.steps], row]
+
+    def _plain(self, kind: str, starts: Mapping[str, int]) -> list[Any]:
+        """The arguments of ``targets.cuda.attention``."""
+        names = ARRAYS[kind]
+        strides = [n for name in names for n in self._strides(name)]
+        addresses = [starts.get(name, 0) for name in names]
+        return [*addresses, *self.sizes, self.batches.sizes[1], *strides]
+
+    def _mapped(self, runtime: Any, form: Any, starts: Mapping[str, int]) -> list[Any]:
+        """The arguments of ``targets.cuda.warpgroup_attention``."""
+        maps = [self._map(runtime, form, name, starts[name]) for name in form.maps]
+        strides = [n for name in form.plain for n in self._strides(name)]
+        steps = [int(n != 0) for name in form.maps for n in self._strides(name)[:2]]
+        addresses = [starts.get(name, 0) for name in form.plain]
+        inner, matrices = self.batches.sizes[1], math.prod(self.batches.sizes)
+        return [*maps, *addresses, *self.sizes, inner, matrices, *strides, *steps]
+
+    def _map(self, runtime: Any, form: Any, name: str, start: int) -> np.ndarray:
+        """An array as the copy engine is told of it: features, rows, inner, outer."""
+        own = name in warpgroup_attention.OWN[form.kind]
+        box = SIDE, form.rows if own else form.shape.step, 1, 1
+        placed = self.arrays[name]
+        outer, inner, row = self._strides(name)
+        counts = [
+            n if step else 1
+            for n, step in zip(self.batches.sizes, (outer, inner), strict=True)
+        ]
+        rows, depth = placed.array.shape[-2:]
+        row = row if rows > 1 else depth
+        strides = [2 * row, 2 * (inner or row), 2 * (outer or row)]
+        shape = depth, rows, *reversed(counts)
+        return runtime.tensor_map(start, form.dtype, shape, strides, box)
 
 
 def _name(array: np.ndarray) -> str:

@@ -11,7 +11,7 @@ from llvmlite import ir
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import Kernel
 from weft.compile.lower.deduplicate import KernelTable
-from weft.compile.targets.cuda import warpgroup_gemm
+from weft.compile.targets.cuda import warpgroup_attention, warpgroup_gemm
 from weft.compile.targets.cuda.attention import Form, emit_attention
 from weft.compile.targets.cuda.copying import (
     ITEMS,
@@ -56,7 +56,7 @@ class SharedCode:
         self.product_choices = ProductChoices(pool.runtime, isa.key)
         self._products: dict[Any, Any] = {}
         self._warpgroup_products: dict[warpgroup_gemm.Form, Any] = {}
-        self._attention: dict[Form, Any] = {}
+        self._attention: dict[Any, Any] = {}
 
     def _loaded(
         self,
@@ -98,14 +98,18 @@ class SharedCode:
             )[form.name]
         return self._warpgroup_products[form]
 
-    def attention(self, form: Form) -> Any:
+    def attention(self, form: Form | warpgroup_attention.Form) -> Any:
         """The function of a form of attention."""
         if form not in self._attention:
-            named = Named(form.name, form.block_memory)
+            by_warpgroups = isinstance(form, warpgroup_attention.Form)
+            emit: Any = emit_attention
+            if by_warpgroups:
+                emit = warpgroup_attention.emit_warpgroup_attention
             self._attention[form] = self._loaded(
                 f"{form.name} {form.shape}",
-                lambda module: emit_attention(module, form),
-                [named],
+                lambda module: emit(module, form),
+                [Named(form.name, form.block_memory)],
+                self.warpgroups if by_warpgroups else self.isa,
             )[form.name]
         return self._attention[form]
 

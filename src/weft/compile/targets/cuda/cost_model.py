@@ -50,6 +50,26 @@ _ATTENTION = {
 
 
 @dataclass(frozen=True)
+class WarpgroupAttention:
+    """The shape of a block of ``targets.cuda.warpgroup_attention``."""
+
+    groups: int  # warpgroups that multiply: three have fewer registers each
+    step: int  # other rows at a time
+    stages: int  # tiles of others in memory; an even number
+    own: int  # tiles of the block's own: with two, the next one is there in time
+
+
+_WARPGROUP_ATTENTION = {
+    ("forward", 64): WarpgroupAttention(groups=2, step=128, stages=4, own=2),
+    ("forward", 128): WarpgroupAttention(groups=2, step=128, stages=4, own=2),
+    ("queries", 64): WarpgroupAttention(groups=2, step=128, stages=4, own=2),
+    ("queries", 128): WarpgroupAttention(groups=2, step=64, stages=4, own=1),
+    ("keys", 64): WarpgroupAttention(groups=2, step=64, stages=4, own=2),
+    ("keys", 128): WarpgroupAttention(groups=2, step=64, stages=4, own=1),
+}
+
+
+@dataclass(frozen=True)
 class Products:
     """Which kernels compute a product."""
 
@@ -70,7 +90,7 @@ _REDUCTIONS = cpu.Reductions(
 _LOOPS = cpu.Loops(least_run=1 << 40)  # threads need no runs
 # Rows are not combined in scratch memory, which no GPU has enough of.
 # Values are computed again rather than stored: threads wait for memory.
-_FUSION = cpu.Fusion(recomputed=64, widest_row=0, copied_view=1)
+_FUSION = cpu.Fusion(recomputed=64, widest_row=0, copied_view=1, separate_sums=True)
 _ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096)
 _RECOMPUTE = cpu.Recompute()
 _SPLIT_K = cpu.SplitK(least_k=1 << 40)  # the library's products split themselves
@@ -83,6 +103,9 @@ class CudaCostModel:
     blocks: Blocks = Blocks()
     attention: Mapping[tuple[str, int], Attention] = field(
         default_factory=lambda: _ATTENTION
+    )
+    warpgroup_attention: Mapping[tuple[str, int], WarpgroupAttention] = field(
+        default_factory=lambda: _WARPGROUP_ATTENTION
     )
     products: Products = Products()
     loops: cpu.Loops = _LOOPS

@@ -7,6 +7,7 @@ same addresses, and repeated as a whole from then on.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import threading
@@ -501,14 +502,15 @@ class Executor:
         ]
         seconds = []
         for step in queue:
-            self.runtime.wait()
-            start = time.perf_counter()
             if isinstance(step, HostCall):
+                self.runtime.wait()
+                start = time.perf_counter()
                 self._call(step.node, values)
+                self.runtime.wait()
+                seconds.append(time.perf_counter() - start)
             else:
-                self._one(step)
-            self.runtime.wait()
-            seconds.append(time.perf_counter() - start)
+                run = functools.partial(self._one, step)
+                seconds.append(self.runtime.seconds(run))
         return seconds
 
 

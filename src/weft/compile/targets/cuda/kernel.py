@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from weft import dtype as dtypes
 from weft.compile.emit import scalar
-from weft.compile.emit.control_flow import I1, I32, I64, VOID, i64, loop, when
+from weft.compile.emit.control_flow import F32, I1, I32, I64, VOID, i64, loop, when
 from weft.compile.emit.isa import Isa
 from weft.compile.emit.kernel import KernelEmitter, pointer_to
 from weft.compile.loop.ir import (
@@ -37,6 +37,7 @@ from weft.dtype import DType
 
 WARP = 32
 _ALIGN = COST.blocks.vector
+I16 = ir.IntType(16)
 _SHARED = 3  # the address space of a block's memory
 _ALL = ir.Constant(I32, -1)  # lanes of a warp
 
@@ -75,7 +76,21 @@ def narrowed(b: Any, value: Any, dtype: DType, isa: Isa) -> Any:
     """The pattern of a half type's number, by the GPU's own conversions."""
     if dtype is not dtypes.bfloat16:
         return scalar.narrowed(b, value, dtype, native=isa.converts_half)
-    return b.bitcast(b.fptrunc(value, _BFloat()), ir.IntType(16))
+    if value.type != F32:
+        return b.bitcast(b.fptrunc(value, _BFloat()), I16)
+    return b.trunc(_bfloat16_pair(b, ir.Constant(F32, 0.0), value), I16)
+
+
+def _bfloat16_pair(b: Any, high: Any, low: Any) -> Any:
+    """Two float32 numbers as bfloat16, in 32 bits.
+
+    The conversion of a single one has a quarter of this one's throughput.
+    """
+    kind = ir.FunctionType(I32, [F32, F32])
+    code = ir.InlineAsm(kind, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f")
+    call = b.call(code, [high, low], attrs=("nounwind", "readnone"))
+    set.add(call.attributes, "willreturn")  # llvmlite does not know it
+    return call
 
 
 class _BFloat(ir.Type):
@@ -274,6 +289,15 @@ class _Emitter(KernelEmitter):
 
     def _narrowed(self, value: Any, dtype: Any) -> Any:
         return narrowed(self.b, value, dtype, self.isa)
+
+    def _rounded(self, value: Any, dtype: Any) -> Any:
+        if dtype is not dtypes.bfloat16 or value.type != F32:
+            return super()._rounded(value, dtype)
+        b = self.b
+        pattern = _bfloat16_pair(b, value, ir.Constant(F32, 0.0))
+        found = b.bitcast(pattern, F32)
+        self.patterns[found] = b.trunc(b.lshr(pattern, ir.Constant(I32, 16)), I16)
+        return found
 
     # -- totals of threads
 

@@ -62,6 +62,7 @@ def flat_schedule(kernel: Kernel) -> Kernel:
     try:
         if len(names) == 1 and is_linear(kernel):
             return _in_vectors(kernel, nest_of(kernel)[0])
+        kernel, names = _without_quotients(kernel, names)
         if count := _vector_of_last(kernel):
             kernel = tile(kernel, names[-1], count, names=("vector", "i"))
             kernel = in_parallel(kernel, [*names[:-1], "vector"])
@@ -83,6 +84,43 @@ def _in_vectors(kernel: Kernel, loop: For) -> Kernel:
     kernel = parallelise(kernel, "thread")
     (inner,) = kernel.body
     return kernel._replace(body=[inner._replace(vector=count)])
+
+
+def _without_quotients(kernel: Kernel, names: list[str]) -> tuple[Kernel, list[str]]:
+    """The last of some loops, taken apart where indices take its positions apart.
+
+    A transpose that reads ``x[i//64, i%64]`` reads ``x[part, i]``: neighbours in order.
+    """
+    last = names[-1]
+    extent = dict(kernel.parallel).get(last) or nest_of(kernel)[-1].extent
+    count = _common_divisor(kernel.body, last)
+    if isinstance(extent, Size) or count < 2 or extent % count or extent == count:
+        return kernel, names
+    kernel = tile(kernel, last, count, names=("part_of_last", last))
+    if kernel.parallel and kernel.parallel[-1][0] == "part_of_last":
+        kernel = parallelise(kernel, last)
+    return kernel, [*names[:-1], "part_of_last", last]
+
+
+def _common_divisor(body: list[Any], name: str) -> int:
+    """The greatest number that divides all divisors of a variable's values; 0: none."""
+    atoms = [
+        atom
+        for _, at in uses(body) for index in at if isinstance(index, Size)
+        for term, _ in index.terms for atom in term
+    ]  # fmt: skip
+    found = 0
+    while atoms:
+        atom = atoms.pop()
+        parts = [p for p in (atom.a, atom.b) if isinstance(p, Size)]
+        if not any(name in part.symbols for part in parts):
+            continue
+        if atom.kind in ("//", "%"):
+            if isinstance(atom.b, Size):
+                return 0
+            found = math.gcd(found, atom.b)
+        atoms += [a for part in parts for term, _ in part.terms for a in term]
+    return found
 
 
 def _vector_of_last(kernel: Kernel) -> int:
@@ -141,6 +179,7 @@ def _runs_along(var: str, buffer: Buffer, at: tuple[Any, ...]) -> bool:
 
 def _wider(kernel: Kernel) -> Kernel:
     """Several columns for each thread, where loads would be short."""
+    kernel, _ = _without_quotients(kernel, [name for name, _ in kernel.parallel])
     name, extent = kernel.parallel[-1]
     sizes = [n for _, n in kernel.parallel]
     loops = [s for s in kernel.body if isinstance(s, For)]
