@@ -2,8 +2,8 @@
 
     python benchmarks/distributed.py --peer PYTHON    a Python that has PyTorch
 
-One script runs on both, in turns: with ``weft run`` and with ``torchrun``. Times are the
-best round's medians; a thread a process.
+One script runs on both, in turns: with ``weft run`` and with ``torchrun``. Times are
+the best round's medians; a thread a process.
 """
 
 import argparse
