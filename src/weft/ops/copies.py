@@ -68,7 +68,7 @@ def in_float32(fn: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
     >>> from weft.ops.copies import in_float32
     >>> x = weft.tensor([1000.0, 1004.0], dtype=weft.bfloat16)
     >>> in_float32(lambda x: x - x.mean(), x)
-    tensor([-2.,  2.], dtype=torch.bfloat16)
+    tensor([-2.,  2.], dtype=weft.bfloat16)
     """
     if not any(isinstance(t, Tensor) and t.dtype.np.char in HALF for t in tensors):
         return fn(*tensors)

@@ -22,6 +22,7 @@ from weft.compile.passes.recompute import copyable
 from weft.core.lowering import Pointwise, Reduction, View
 from weft.core.size import same_shape
 from weft.graph.ir import Graph, Node
+from weft.graph.passes import dead_code
 
 _COST = 16  # of the values that are computed again, in all
 _NEAR = 64  # element-wise values to look through for a sum of rows
@@ -66,7 +67,8 @@ class _Separated:
             self._add(node, rows)
         outputs = [self.new[out] for out in graph.outputs]
         inputs = [self.new[node] for node in graph.inputs]
-        return Graph(graph.name, self.nodes, outputs, graph.sizes, inputs)
+        made = Graph(graph.name, self.nodes, outputs, graph.sizes, inputs)
+        return dead_code(made)
 
     # -- which sums
 
@@ -98,24 +100,39 @@ class _Separated:
             and not self._stored(value)
         )  # fmt: skip
 
+    def _seen_by(self, value: Node) -> Iterator[Node]:
+        """The nodes that read a value, through views or not."""
+        for reader in self.readers.get(value, ()):
+            if isinstance(lowering_of(reader), View):
+                yield from self._seen_by(reader)
+            else:
+                yield reader
+
     def _stored(self, value: Node) -> bool:
         """Whether a value is in memory anyway, for readers that no kernel joins."""
-        waiting = [value]
-        while waiting:
-            node = waiting.pop()
-            if node in self.outputs:
-                return True
-            for reader in self.readers.get(node, ()):
-                rule = lowering_of(reader)
-                if isinstance(rule, View):
-                    waiting.append(reader)
-                elif not isinstance(rule, (Pointwise, Reduction)):
-                    return True
-        return False
+        if value in self.outputs:
+            return True
+        kinds = Pointwise, Reduction
+        return any(
+            not isinstance(lowering_of(reader), kinds)
+            for reader in self._seen_by(value)
+        )
 
     def _row_sums(self, terms: list[Node], column_sum: Node) -> Iterator[Node]:
-        """The sums of rows whose terms depend on some of these."""
-        seen, waiting = set(terms), list(terms)
+        """The sums of rows whose terms would share a kernel with these.
+
+        Their terms depend on these, or on values that these are made of.
+        """
+        sources = [Operand(i).base for t in terms for i in t.inputs if type(i) is Node]
+        like = [s for s in sources if same_shape(s.shape, terms[0].shape)]
+        beside = [
+            reader
+            for source in like
+            for reader in self._seen_by(source)
+            if self._again(reader, terms[0])
+        ]
+        waiting = [*dict.fromkeys([*terms, *beside])]
+        seen = set(waiting)
         while waiting and len(seen) < _NEAR:
             for reader in self.readers.get(waiting.pop(), ()):
                 if _reduces(reader, last=True):

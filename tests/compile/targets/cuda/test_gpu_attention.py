@@ -1,10 +1,17 @@
 """Attention by tensor cores, beside the operator's formulas in float64."""
 
+import itertools
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
+from simulated_gpu import simulated_gpu
 
 import weft
 from weft import nn
+from weft.compile.targets.cuda import warpgroup_attention
+from weft.compile.targets.cuda.attention import DEPTHS
 from weft.compile.targets.cuda.attention_call import Attention
 from weft.ops.attention import attention
 
@@ -138,3 +145,51 @@ def test_rows_are_scattered_by_threads_that_look_ahead(gpu, rng):
     bad = weft.tensor(np.where(rows == rows[0, 0], 50, rows)).to(gpu)
     with pytest.raises(IndexError, match="50"):
         program(bad, weft.tensor(factors).to(gpu))
+
+
+def test_registers_of_warpgroups_are_those_of_the_launch():
+    """More than the launch has would let a block wait for ever."""
+    for groups, (copying, multiplying) in warpgroup_attention.REGISTERS.items():
+        threads = (groups + 1) * 128
+        each = 65536 // threads // 8 * 8
+        assert 128 * (copying + groups * multiplying) <= each * threads
+
+
+def test_the_assembler_takes_every_form(tmp_path):
+    if shutil.which("ptxas") is None:
+        pytest.skip("ptxas is not installed")
+    device = simulated_gpu()
+    shared = device.target.shared
+    for kind, depth in itertools.product(warpgroup_attention.OWN, DEPTHS):
+        for dtype, causal in (("float16", False), ("bfloat16", True)):
+            form = warpgroup_attention.Form(kind, dtype, depth, causal)
+            assert form.block_memory <= 227 << 10  # of a multiprocessor
+            assert form.shape.stages % 2 == 0  # numbers go with every other tile
+            shared.attention(form)
+    for number, code in enumerate(device.pool.runtime.codes):
+        assert "wgmma.mma_async" in code
+        path = tmp_path / f"{number}.ptx"
+        path.write_text(code)
+        done = subprocess.run(
+            ["ptxas", "-arch=sm_90a", "-v", str(path), "-o", "/dev/null"],
+            capture_output=True,
+            text=True,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said[:2000]
+        assert "serialized" not in said  # sums are not moved between instructions
+        assert "setmaxnreg" not in said  # nor is the exchange of registers ignored
+
+
+def test_older_gpus_multiply_by_warps(rng):
+    """Without warpgroups, attention is computed by single warps' tensor cores."""
+    gpu = weft.register_device(simulated_gpu(capability=(8, 0)))
+    try:
+        q, k, v = (weft.tensor(rng.standard_normal((2, 40, 16))).half() for _ in "qkv")
+        found = F.scaled_dot_product_attention(*[x.to(gpu) for x in (q, k, v)])
+        want = F.scaled_dot_product_attention(*[x.double() for x in (q, k, v)])
+        assert far(found, want) < ROUNDING[weft.float16]
+        forms = [form.name for form in gpu.target.shared._attention]
+        assert forms == ["attention_forward_float16_64"]
+    finally:
+        weft.unregister_device("gpu:0")
