@@ -26,8 +26,9 @@ from llvmlite import ir
 
 import weft
 from weft.compile.emit.control_flow import F32, VOID, function, i64
+from weft.compile.emit.flow import carry
 from weft.compile.emit.isa import new_module, prepare_function
-from weft.compile.emit.vectors import PTR, carry, fma, store
+from weft.compile.emit.values import PTR, Pointer, Value, fma
 from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled
 from weft.compile.targets.cpu.matmul.kinds import RESULTS
 from weft.compile.targets.cpu.matmul.tasks import Split, split
@@ -105,10 +106,6 @@ def product(name: str, a: np.ndarray, b: np.ndarray) -> None:
     report(f"{name} {shape}", flops, dict(zip(runs, times, strict=True)))
 
 
-def multiply_add(b: object, half: object, k: object, values: list) -> list:
-    return [fma(b, value, half, value) for value in values]
-
-
 def peak() -> None:
     """What the machine's multiply-add units give with nothing else to do."""
     target = host_isa()
@@ -119,16 +116,10 @@ def peak() -> None:
         prepare_function(made, target)
         half = vector([0.5] * target.lanes(4))
         start = [vector([float(i)] * target.lanes(4)) for i in range(chains)]
-        sums = carry(
-            b,
-            i64(0),
-            i64(rounds),
-            1,
-            start,
-            lambda k, x: [fma(b, v, half, v) for v in x],
-        )
+        limit, out = Value(b, i64(rounds)), Pointer(b, made.args[0], F32)
+        sums = carry(0, limit, 1, start, lambda k, x: [fma(v, half, v) for v in x])
         for i, x in enumerate(sums):
-            store(b, x, b.gep(made.args[0], [i64(i * 16)], source_etype=F32))
+            out[i * 16] = x
         b.ret_void()
     library = compile_module(module, target, level=0)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("peak"))

@@ -37,7 +37,7 @@ def test_losses_follow_numpy(tmp_path):
     found = result(tmp_path, TRAIN, "10")
     draws = np.random.default_rng(0)
     weight = np.random.default_rng((10**6 + 1, 0, 2, 3)).standard_normal((2, 3))
-    bias = np.random.default_rng((10**6 + 2, 0, 2)).standard_normal(2) * 0.05
+    bias = np.random.default_rng((10**6 + 1, 0, 2)).standard_normal(2) * 0.05
     weight *= 3**-0.5
     want = []
     for _ in range(3):
@@ -57,3 +57,29 @@ def test_failures_are_recorded(tmp_path, text, error):
     found = result(tmp_path, text)
     assert found["end"] == "error"
     assert found["error"].startswith(error)
+
+
+def test_one_draw_of_a_categorical_has_no_dimension(tmp_path):
+    text = """
+import torch
+p = torch.ones(3, requires_grad=True)
+for shape in (), (2,), (2, 3):
+    drawn = torch.distributions.Categorical(p / 3).sample(shape)
+    assert drawn.shape == shape
+    (p[drawn].sum() * 0).backward()
+"""
+    assert not result(tmp_path, text)["error"]
+
+
+def test_rounding_is_told_from_wrong_answers():
+    from benchmarks.programs.scripts import is_rounding
+
+    own = [1e-7, 1e-6, 1e-3]
+    assert is_rounding([1e-6, 1e-5, 9e-3], own, None)
+    assert is_rounding([9e-5, 9e-5, 0.0], own, None)  # less than 1e-4 counts as equal
+    assert not is_rounding([2e-4, 0.0, 0.0], own, 0.0)  # far before PyTorch's own are
+    assert not is_rounding([0.0, 0.0, 2e-2], own, 0.0)
+    assert not is_rounding([0.0, 0.0], own, 0.0)
+    assert not is_rounding([1.0], [float("inf")], None)  # says nothing
+    assert not is_rounding([1.0], [float("inf")], 1e-3)
+    assert is_rounding([1.0], [float("inf")], 1e-6)

@@ -283,18 +283,18 @@ def test_a_refused_call_is_eager_with_the_same_random_numbers():
     assert compiled.eager_calls == 3
 
 
-def test_a_function_that_is_refused_again_and_again_is_left_alone():
-    tries = []
+@pytest.mark.parametrize(("first", "most"), [(True, 16), (False, 3)])
+def test_a_function_that_is_refused_again_and_again_is_left_alone(first, most):
+    """Sooner where no kind of call has ever been captured."""
 
     def f(x, k):
-        tries.append(k)
-        return x * float(x.sum())
+        return x * 2 if k is None else x * float(x.sum())
 
     compiled = weft.compile(f, fullgraph=False)
-    for k in range(40):
+    for k in [None] * first + list(range(40)):
         assert compiled(weft.ones(2), k).tolist() == [2.0, 2.0]
     assert compiled.eager_calls == 40
-    assert len(compiled.refused) == 16
+    assert len(compiled.refused) == most
 
 
 def test_errors_of_the_function_are_those_of_an_eager_call():

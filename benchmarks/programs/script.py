@@ -9,9 +9,9 @@ pictures: all that two libraries cannot agree on. Each ``backward()`` counts as 
 and the script ends after STEPS of them.
 
 Two variables of the environment tell rounding from wrong answers. The default dtype is
-``SCRIPT_DTYPE``. ``SCRIPT_NUDGE=SEED`` changes each parameter by 2**-24, up or down,
-when an optimizer takes it: losses of one library's runs are then as far apart as
-rounding makes them.
+``SCRIPT_DTYPE``. ``SCRIPT_NUDGE=SEED`` changes each parameter by half the type's
+epsilon, up or down, when an optimizer takes it: losses of one library's runs are then
+as far apart as rounding makes them.
 """
 
 import functools
@@ -23,6 +23,7 @@ import runpy
 import sys
 import time
 import traceback
+from collections import Counter
 
 import numpy as np
 import torch
@@ -146,7 +147,7 @@ def categorical_sample(self, sample_shape=()):
     count = int(np.prod(sample_shape)) if len(sample_shape) else 1
     found = chosen(self.probs.detach().double().numpy(), count, True)
     found = np.moveaxis(found, -1, 0)
-    return tensor(found.reshape(*sample_shape, *found.shape[1:]), torch.int64)
+    return tensor(found.reshape((*sample_shape, *found.shape[1:])), torch.int64)
 
 
 def normal_rsample(self, sample_shape=()):
@@ -200,13 +201,18 @@ def share_random_numbers():
 # -- initial weights
 
 
+def is_constant(values):
+    """Whether a parameter was not drawn; a single number may be a layer's bias."""
+    first = values.reshape(-1)[0]
+    return first in (0, 1) if values.size == 1 else bool((values == first).all())
+
+
 def fill(parameters, number):
     """Give parameters values that do not depend on the library; constants stay."""
     for place, p in enumerate(parameters):
         if not torch.is_floating_point(p) or not p.numel():
             continue
-        old = p.detach().numpy()
-        if (old == old.reshape(-1)[0]).all():
+        if is_constant(p.detach().numpy()):
             continue
         own = np.random.default_rng((number, place, *p.shape))
         scale = np.prod(p.shape[1:]) ** -0.5 if p.ndim > 1 else 0.05
@@ -219,12 +225,13 @@ def nudge(p):
     if seed := os.environ.get("SCRIPT_NUDGE"):
         own = np.random.default_rng((int(seed), *p.shape))
         with torch.no_grad():
-            p.add_(tensor(2**-24 * own.choice([-1, 1], tuple(p.shape)), p.dtype))
+            half = torch.finfo(p.dtype).eps / 2
+            p.add_(tensor(half * own.choice([-1, 1], tuple(p.shape)), p.dtype))
 
 
 def share_weights():
     """Fill the parameters of each layer when it is made, and of each optimizer."""
-    depth, made, taken = 0, 0, {}
+    depth, made, taken, alike = 0, 0, {}, Counter()
 
     def filling(init):
         @functools.wraps(init)
@@ -254,7 +261,9 @@ def share_weights():
         for p in (p[1] if isinstance(p, tuple) else p for p in given):
             if id(p) not in taken:
                 taken[id(p)] = p
-                fill([p], 10**6 + len(taken))
+                alike[p.shape] += 1  # some programs keep parameters in a set
+                if p.numel() > 1:  # numbers of a program's own are often constants
+                    fill([p], 10**6 + alike[p.shape])
                 nudge(p)
         return add(self, group)
 
@@ -271,7 +280,7 @@ def record_losses(steps):
     def recorded(self, *args, **options):
         done = backward(self, *args, **options)
         result["losses"].append(float(self.detach().double().sum()))
-        result["times"].append(time.perf_counter() - start)
+        result["times"].append(time.process_time() - start)
         if len(result["losses"]) >= steps:
             finish("steps")
         return done
@@ -319,6 +328,20 @@ class HundredColours(Colours):
     kinds = 100
 
 
+class Fake(Pictures):
+    """``FakeData``: pictures of the shape and number that are asked for."""
+
+    def __init__(
+        self, size=1000, image_size=(3, 224, 224), num_classes=10, transform=None,
+        target_transform=None, random_offset=0,
+    ):  # fmt: skip
+        self.transform, self.target_transform = transform, target_transform
+        own = np.random.default_rng(random_offset)
+        pixels = own.integers(0, 256, (min(size, 64), *image_size[1:], image_size[0]))
+        self.pictures = pixels.astype("uint8").repeat(-(-size // 64), 0)[:size]
+        self.labels = own.integers(0, num_classes, size)
+
+
 def stand_in_data():
     try:
         sets = importlib.import_module("torchvision.datasets")
@@ -327,7 +350,7 @@ def stand_in_data():
     for name in ("MNIST", "FashionMNIST", "KMNIST", "QMNIST", "EMNIST"):
         setattr(sets, name, Pictures)
     sets.CIFAR10 = sets.SVHN = Colours
-    sets.CIFAR100 = HundredColours
+    sets.CIFAR100, sets.FakeData = HundredColours, Fake
 
 
 def main():
@@ -341,7 +364,7 @@ def main():
     stand_in_data()
     sys.argv = sys.argv[3:]
     sys.path[0] = os.path.dirname(os.path.realpath(script))
-    start = time.perf_counter()
+    start = time.process_time()
     end, error = "end", ""
     try:
         runpy.run_path(script, run_name="__main__")

@@ -11,6 +11,12 @@ PyTorch, by ``weft run`` and by ``weft run --compile``, with the random numbers 
 A script counts if PyTorch runs it to its last step or its end. Weft fails if it does
 not come as far with as many losses; it agrees if all losses do, to 1e-4. A ratio of
 times is of the steps after the fourth, so that it leaves compilation out.
+
+Where losses are further apart, PyTorch runs the script three times more with parameters
+that are changed by one rounding, and in float64. The difference is rounding if no loss
+is more than ten times as far from PyTorch's as PyTorch's own losses have come from one
+another by that step. The table also has how far the losses of both libraries are apart
+in float64.
 """
 
 import argparse
@@ -23,12 +29,19 @@ import tempfile
 import tomllib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 
 HERE = Path(__file__).parent
 NEAR = 1e-4
 WARM = 4  # steps that are not timed
+NUDGES = 3  # further runs of PyTorch where losses differ
+GROWTH = 10  # times PyTorch's own spread that is still called rounding
 WAYS = ("eager", "compiled")
+HEADS = (
+    "script", "steps", "eager", "compiled", "loss apart", "PyTorch's own", "in float64",
+    "time eager", "compiled",
+)  # fmt: skip
 
 
 def scripts(folder, word):
@@ -66,10 +79,10 @@ def ran(command, script, limit):
         return {"losses": [], "times": [], "error": last}
 
 
-def apart(ours, theirs):
-    """The largest relative difference of losses; None if there are none."""
-    pairs = zip(ours["losses"], theirs["losses"], strict=True)
-    return max((difference(a, b) for a, b in pairs), default=None)
+def differences(ours, theirs):
+    """The relative difference of each loss."""
+    pairs = zip(ours["losses"], theirs["losses"], strict=False)
+    return [difference(a, b) for a, b in pairs]
 
 
 def difference(a, b):
@@ -90,25 +103,94 @@ def spent(result):
     return result["times"][-1] - result["times"][WARM - 1]
 
 
+def changed(script, **variables):
+    """The same script with other variables in its environment."""
+    return *script[:3], {**script[3], **variables}
+
+
+def spread(script, command, theirs, wide, limit):
+    """How far PyTorch's own losses have come from one another by each step.
+
+    They are those of the script with other roundings: of parameters that are changed
+    by one, and in float64 (``wide``).
+    """
+    runs = [
+        ran(command, changed(script, SCRIPT_NUDGE=str(seed)), limit)
+        for seed in range(1, NUDGES + 1)
+    ]
+    runs += [] if wide["error"] else [wide]
+    far = zip(*(differences(run, theirs) for run in runs), strict=False)
+    return list(accumulate(map(max, far), max))
+
+
+def is_rounding(far, own, wide):
+    """Whether no difference is much larger than PyTorch's own by that step.
+
+    Where PyTorch's own losses have come apart without bound, only losses that agree in
+    float64 (``wide``) tell.
+
+    >>> is_rounding([0, 1e-3], [0, 2e-4], None), is_rounding([1e-3, 0], [0, 2e-4], None)
+    (True, False)
+    """
+    known = wide is not None and wide < NEAR
+    return len(own) == len(far) and all(
+        a <= max(GROWTH * b, NEAR) and (known or b < math.inf)
+        for a, b in zip(far, own, strict=True)
+    )
+
+
+def state(ours, theirs):
+    """What became of a script; its losses may yet differ by rounding."""
+    steps, all_steps = len(ours["losses"]), len(theirs["losses"])
+    if not ours["error"] and steps != all_steps:
+        ours["error"] = f"{steps} steps where PyTorch takes {all_steps}"
+    if ours["error"]:
+        return "fails"
+    far = differences(ours, theirs)
+    return "no loss" if not far else "agrees" if max(far) < NEAR else "differs"
+
+
 def compared(script, commands, limit):
-    """A row: the number of steps, and for each way ``(state, difference, ratio)``."""
-    theirs = ran(commands["torch"], script, limit)
-    row = {"torch": theirs}
-    for way in WAYS if not theirs["error"] else ():
-        ours = ran(commands[way], script, 2 * limit)
-        steps, all_steps = len(ours["losses"]), len(theirs["losses"])
-        if not ours["error"] and steps != all_steps:
-            ours["error"] = f"{steps} steps where PyTorch takes {all_steps}"
-        if ours["error"]:
-            row[way] = "fails", None, None
-            print(f"# {script[0]} {way}: {ours['error']}", file=sys.stderr, flush=True)
-        else:
-            far = apart(ours, theirs)
-            state = "no loss" if far is None else "agrees" if far < NEAR else "differs"
-            row[way] = state, far, ratio(ours, theirs)
-    if theirs["error"]:
-        print(f"# {script[0]} torch: {theirs['error']}", file=sys.stderr, flush=True)
+    """A row: PyTorch's result, each way's, and how far losses are from one another."""
+    row = {"torch": ran(commands["torch"], script, limit)}
+    for way in WAYS if not row["torch"]["error"] else ():
+        row[way] = ran(commands[way], script, 2 * limit)
+        row[way]["state"] = state(row[way], row["torch"])
+    for way in row:
+        if row[way]["error"]:
+            error = row[way]["error"]
+            print(f"# {script[0]} {way}: {error}", file=sys.stderr, flush=True)
+    if "differs" in [row[way]["state"] for way in WAYS if way in row]:
+        explain(row, script, commands, limit)
     return script[0], row
+
+
+def explain(row, script, commands, limit):
+    """Find out which differences are rounding."""
+    in_float64 = changed(script, SCRIPT_DTYPE="float64")
+    wide = ran(commands["torch"], in_float64, limit)
+    ours = ran(commands["eager"], in_float64, 2 * limit)
+    known = not wide["error"] and not ours["error"]
+    row["float64"] = max(differences(ours, wide), default=None) if known else None
+    own = spread(script, commands["torch"], row["torch"], wide, limit)
+    row["own"] = max(own, default=None)
+    for way in WAYS:
+        far = differences(row[way], row["torch"])
+        if row[way]["state"] == "differs" and is_rounding(far, own, row["float64"]):
+            row[way]["state"] = "rounding"
+
+
+def cells(path, row):
+    """A row as texts: steps, states, differences and times over PyTorch's."""
+    theirs, ways = row["torch"], [row[way] for way in WAYS]
+    right = [way for way in ways if way["state"] != "fails"]
+    far = max((f for way in right for f in differences(way, theirs)), default=None)
+    apart = [far, row.get("own"), row.get("float64")]
+    times = [ratio(way, theirs) if way in right else None for way in ways]
+    return [
+        f"`{path}`", str(len(theirs["losses"])), *(way["state"] for way in ways),
+        *(shown(f, ".1e") for f in apart), *(shown(t, ".2f") for t in times),
+    ]  # fmt: skip
 
 
 def shown(value, form):
@@ -127,8 +209,7 @@ def main():
     commands = {"torch": [options.torch], "eager": run, "compiled": [*run, "--compile"]}
     folder = options.folder.resolve()
     tally, ratios = Counter(), {way: [] for way in WAYS}
-    print("| script | steps | eager | compiled | loss apart | time eager | compiled |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print("| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS), flush=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         wanted = scripts(folder, options.only)
         rows = pool.map(lambda s: compared(s, commands, options.limit), wanted)
@@ -138,14 +219,14 @@ def main():
                 continue
             tally["PyTorch runs"] += 1
             for way in WAYS:
-                tally[f"{way} runs"] += row[way][0] != "fails"
-                tally[f"{way} {row[way][0]}"] += 1
-                ratios[way] += [row[way][2]] if row[way][2] else []
-            states, fars, times = zip(*(row[way] for way in WAYS), strict=True)
-            far = max((f for f in fars if f is not None), default=None)
-            cells = [f"`{path.relative_to(folder)}`", len(row["torch"]["losses"])]
-            cells += [*states, shown(far, ".1e"), *(shown(t, ".2f") for t in times)]
-            print("|", " | ".join(map(str, cells)), "|", flush=True)
+                tally[f"{way} {row[way]['state']}"] += 1
+                if row[way]["state"] != "fails" and (
+                    took := ratio(row[way], row["torch"])
+                ):
+                    ratios[way].append(took)
+            print(
+                "|", " | ".join(cells(path.relative_to(folder), row)), "|", flush=True
+            )
     print(f"\n{dict(tally)}")
     for way, values in ratios.items():
         if values:

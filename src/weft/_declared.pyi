@@ -110,23 +110,16 @@ from weft.ops.copies import detach as detach
 from weft.ops.creation import arange as arange
 from weft.ops.creation import as_tensor as as_tensor
 from weft.ops.creation import asarray as asarray
-from weft.ops.creation import cartesian_prod as cartesian_prod
-from weft.ops.creation import combinations as combinations
 from weft.ops.creation import empty as empty
 from weft.ops.creation import empty_like as empty_like
 from weft.ops.creation import eye as eye
 from weft.ops.creation import from_numpy as from_numpy
 from weft.ops.creation import full as full
 from weft.ops.creation import full_like as full_like
-from weft.ops.creation import linspace as linspace
-from weft.ops.creation import logspace as logspace
 from weft.ops.creation import ones as ones
 from weft.ops.creation import ones_like as ones_like
 from weft.ops.creation import scalar_tensor as scalar_tensor
 from weft.ops.creation import tensor as tensor
-from weft.ops.creation import tril_indices as tril_indices
-from weft.ops.creation import triu_indices as triu_indices
-from weft.ops.creation import vander as vander
 from weft.ops.creation import zeros as zeros
 from weft.ops.creation import zeros_like as zeros_like
 from weft.ops.cumulative import cumprod as cumprod
@@ -158,6 +151,10 @@ from weft.ops.extremes import argmax as argmax
 from weft.ops.extremes import argmin as argmin
 from weft.ops.extremes import max as max
 from weft.ops.extremes import min as min
+from weft.ops.from_memory import empty_permuted as empty_permuted
+from weft.ops.from_memory import empty_strided as empty_strided
+from weft.ops.from_memory import from_file as from_file
+from weft.ops.from_memory import frombuffer as frombuffer
 from weft.ops.gamma_functions import digamma as digamma
 from weft.ops.gamma_functions import lgamma as lgamma
 from weft.ops.gamma_functions import polygamma as polygamma
@@ -188,11 +185,6 @@ from weft.ops.masks import masked_fill as masked_fill
 from weft.ops.masks import masked_scatter as masked_scatter
 from weft.ops.masks import masked_select as masked_select
 from weft.ops.masks import one_hot as one_hot
-from weft.ops.more_creation import empty_permuted as empty_permuted
-from weft.ops.more_creation import empty_strided as empty_strided
-from weft.ops.more_creation import from_file as from_file
-from weft.ops.more_creation import frombuffer as frombuffer
-from weft.ops.more_creation import range_
 from weft.ops.operands import argwhere as argwhere
 from weft.ops.operands import nonzero as nonzero
 from weft.ops.operands import unravel_index as unravel_index
@@ -249,6 +241,14 @@ from weft.ops.random import randn_like as randn_like
 from weft.ops.random import randperm as randperm
 from weft.ops.random import seed as seed
 from weft.ops.random import set_rng_state as set_rng_state
+from weft.ops.ranges import cartesian_prod as cartesian_prod
+from weft.ops.ranges import combinations as combinations
+from weft.ops.ranges import linspace as linspace
+from weft.ops.ranges import logspace as logspace
+from weft.ops.ranges import range_
+from weft.ops.ranges import tril_indices as tril_indices
+from weft.ops.ranges import triu_indices as triu_indices
+from weft.ops.ranges import vander as vander
 from weft.ops.reduce import all as all
 from weft.ops.reduce import any as any
 from weft.ops.reduce import count_nonzero as count_nonzero

@@ -11,7 +11,7 @@ from typing import Any
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
-from weft.ops.creation import triu_indices
+from weft.ops.ranges import triu_indices
 from weft.ops.statistics import norm
 
 

@@ -33,6 +33,9 @@ class _State(threading.local):
 
 _state = _State()
 _PLAIN: dict[type, bool] = {Tensor: True}  # classes that take nothing over
+_PASSING: set[type] = {
+    Tensor
+}  # those of them that hold no others: most arguments are of these
 
 
 # -- arguments that take over
@@ -52,6 +55,8 @@ def _takes_over(kind: type) -> bool:
             or (default and kind.__module__.partition(".")[0] == "weft")
         )
         _PLAIN[kind] = plain
+        if plain and kind not in (list, tuple):
+            _PASSING.add(kind)
     return not plain
 
 
@@ -95,7 +100,10 @@ def _call(
     state = _state
     if state.inside:
         return original(*args, **kwargs)
-    if state.modes or state.subclasses:
+    passing = _PASSING.issuperset(map(type, args)) and (
+        not kwargs or _PASSING.issuperset(map(type, kwargs.values()))
+    )
+    if state.modes or (state.subclasses and not passing):
         found = _overloaded(_flat((*args, *kwargs.values())))
         if state.modes or (found and state.subclasses):
             return _taken(func, found, args, kwargs)

@@ -615,3 +615,80 @@ def test_a_norm_of_a_half_type_in_another():
     x = weft.tensor([[300.0, 400.0]]).half()
     assert linalg.norm(x).item() == 500
     assert linalg.matrix_norm(x, dtype=weft.float32).dtype is weft.float32
+
+
+def test_cholesky_ex_judges_matrices_as_cholesky_does():
+    """Which minors have a factor is not asked of eigenvalues, for either half."""
+    x = np.linspace(0, 1, 40, dtype="float32")
+    kernel = np.exp(-50 * (x[:, None] - x) ** 2)
+    for jitter in (0.0, 1e-8, 1e-7, 1e-6, 1e-4):
+        matrix = kernel + np.float32(jitter) * np.eye(40, dtype="float32")
+        orders = [0] * 2
+        for k in range(40, 0, -1):
+            try:
+                np.linalg.cholesky(matrix[:k, :k])
+            except np.linalg.LinAlgError:
+                orders = [k] * 2
+        found = [
+            linalg.cholesky_ex(weft.tensor(matrix), upper=upper).info.item()
+            for upper in (False, True)
+        ]
+        assert found == orders
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0])
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_cholesky_ex_names_the_minor(value, place):
+    matrices = np.stack([np.eye(6), np.eye(6)])
+    matrices[1, place, place] = value
+    found = linalg.cholesky_ex(weft.tensor(matrices))
+    assert found.info.tolist() == [0, place + 1]
+    np.testing.assert_array_equal(found.L[0].numpy(), np.eye(6))
+    assert np.isnan(found.L[1].numpy()).all()
+
+
+def substituted(a, b):
+    """Forward substitution, row by row."""
+    x = np.zeros(b.shape, np.result_type(a, b))
+    for i in range(len(a)):
+        x[i] = (b[i] - a[i, :i] @ x[:i]) / a[i, i]
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("n", [1, 5, 40])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_triangular_solves_read_one_triangle(dtype, n, upper, layout):
+    rng = np.random.default_rng(n)
+    a = rng.uniform(-1, 1, (n, n)) + 0j
+    b = rng.uniform(-1, 1, (n, 3)) + 0j
+    if dtype.startswith("complex"):
+        a, b = a + 1j * rng.uniform(-1, 1, a.shape), b * (1 - 2j)
+    else:
+        a, b = a.real, b.real
+    a, b = (np.tril(a) / n + 2 * np.eye(n)).astype(dtype), b.astype(dtype)
+    want = substituted(a.astype("complex128"), b.astype("complex128"))
+    if upper:  # the same system from the last row to the first
+        a, b, want = a[::-1, ::-1], b[::-1], want[::-1]
+    unread = np.tril(np.full((n, n), np.nan), -1)
+    given = np.asarray(a + (unread if upper else unread.T), dtype, order=layout)
+    batch = weft.tensor(np.stack([given, given]))
+    for matrix, right in (
+        (weft.from_numpy(given), weft.tensor(b.copy())),
+        (batch, weft.tensor(np.stack([b, b]))),
+    ):
+        found = linalg.solve_triangular(matrix, right, upper=upper).numpy()
+        far = np.abs(found - want).max()
+        assert far < 20 * np.finfo(dtype).eps * np.abs(want).max()
+
+
+def test_triangular_solves_are_by_substitution():
+    """Each element is as exact as its row allows, however rows are scaled."""
+    n = 12
+    scale = 10.0 ** np.arange(-n, n, 2)
+    a = np.tril(np.random.default_rng(0).uniform(1, 2, (n, n))) * scale[:, None]
+    b = scale[:, None] * np.ones((n, 1))
+    found = linalg.solve_triangular(weft.tensor(a), weft.tensor(b), upper=False)
+    want = substituted(a.astype("longdouble"), b.astype("longdouble"))
+    np.testing.assert_allclose(found.numpy(), want.astype(float), rtol=1e-13)

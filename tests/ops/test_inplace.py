@@ -313,3 +313,49 @@ def test_shapes_in_place_inside_transforms() -> None:
     value, moved = weft.func.jvp(program, (x[0],), (weft.ones(2, 3),))
     assert weft.equal(value, expected[0])
     assert moved.tolist() == [[0, 0], [1, 1], [1, 1]]
+
+
+REGIONS = {
+    "row": lambda x: x[1],
+    "column of the transposed": lambda x: x.t()[:, 0],
+    "flat": lambda x: x.reshape(-1)[2:5],
+    "diagonal": lambda x: x.diagonal(),
+    "of a view": lambda x: x[1:].t()[::2],
+}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", REGIONS)
+def test_written_regions_have_first_and_second_derivatives(name, turned):
+    def f(x, y):
+        base = (x.t() * 2).t() if turned else x * 2
+        REGIONS[name](base).mul_(y)
+        REGIONS[name](base).copy_(y.sin() * REGIONS[name](base).clone())
+        return base**3
+
+    x = weft.rand(4, 3, dtype=weft.float64, requires_grad=True)
+    y = weft.rand(REGIONS[name](x).shape, dtype=weft.float64, requires_grad=True)
+    assert weft.autograd.gradcheck(f, (x, y))
+    assert weft.autograd.gradgradcheck(f, (x, y))
+
+
+def test_an_overwritten_element_gets_a_gradient_of_zero_even_from_nan():
+    x = weft.ones(3, requires_grad=True)
+    y = x * 1
+    y[1] = 0.0
+    y.backward(weft.tensor([1.0, float("nan"), 2.0]))
+    assert x.grad.tolist() == [1.0, 0.0, 2.0]
+
+
+def test_filling_a_buffer_row_by_row_takes_no_copies_of_it():
+    """As networks keep the states of a loop."""
+    w = weft.ones(2, requires_grad=True)
+    rows = weft.zeros(5000, 2)
+    memory = rows.data_ptr()
+    with weft.memory.record() as used:
+        for k in range(20):
+            rows[k] = w * k
+    assert rows.data_ptr() == memory
+    assert used.peak - used.start < rows.nbytes
+    rows.sum().backward()
+    assert w.grad.tolist() == [190.0, 190.0]

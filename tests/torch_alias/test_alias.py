@@ -242,3 +242,29 @@ def test_torch_compile_runs_eagerly_what_it_cannot_capture(torch):
     assert len(f.refused) == 1
     with pytest.raises(RuntimeError):
         torch.compile(f.fn, fullgraph=True)(torch.ones(2))
+
+
+def test_modules_in_plain_lists_are_not_members(torch):
+    """A teacher in a list is no parameter to train or to save, as in PyTorch."""
+
+    class Student(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.teacher = [torch.nn.Linear(2, 2)]
+            self.scales = {"a": torch.nn.Parameter(torch.ones(1))}
+            self.own = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.own(x) - self.teacher[0](x) * self.scales["a"]
+
+    net = Student()
+    assert [name for name, _ in net.named_parameters()] == ["own.weight", "own.bias"]
+    assert list(net.state_dict()) == ["own.weight", "own.bias"]
+    assert list(net.children()) == [net.own]
+    net.eval()
+    assert net.teacher[0].training
+    compiled, x = torch.compile(net), torch.ones(1, 2)
+    for factor in (1.0, 2.0):
+        with torch.no_grad():
+            net.teacher[0].weight.mul_(factor)
+        torch.testing.assert_close(compiled(x), net(x))

@@ -106,3 +106,33 @@ def test_gradient_before_value():
     assert aux.item() == 2
     with pytest.raises(ValueError, match="remove"):
         weft.func.functionalize(weft.sin, remove="x")
+
+
+def test_libraries_register_named_tuples_by_pytorchs_functions():
+    from typing import NamedTuple
+
+    from weft.utils import _pytree
+
+    class State(NamedTuple):
+        v: object
+        i: object
+
+    pair = _pytree._namedtuple_flatten, _pytree._namedtuple_unflatten
+    _pytree.register_pytree_node(State, *pair)
+    try:
+        found = _pytree.tree_map(lambda x: x + 1, State(1, [2]))
+        assert found == State(2, [3])
+        assert type(found) is State
+    finally:
+        del _pytree.SUPPORTED_NODES[State]
+    assert _pytree._ordereddict_flatten({"a": 1}) == ([1], ["a"])
+
+
+def test_tensors_are_grouped_as_optimizers_of_packages_do():
+    from weft.utils._foreach_utils import _group_tensors_by_device_and_dtype as group
+
+    x, y = weft.ones(1), weft.ones(2, dtype=weft.float64)
+    found = group([[x, y, x], [1, 2, None]], with_indices=True)
+    assert found[x.device, x.dtype] == ([[x, x], [1, None]], [0, 2])
+    assert found[y.device, y.dtype] == ([[y], [2]], [1])
+    assert group([[x]])[x.device, x.dtype] == ([[x]], [])

@@ -119,5 +119,45 @@ class Absentee:
         """Bytes in use: none."""
         return 0
 
+    def memory_stats(self, device: Any = None) -> dict[str, Any]:
+        """An empty table: no memory is in use.
+
+        >>> weft.xpu.memory_stats()
+        {}
+        """
+        return {}
+
     def empty_cache(self) -> None:
         """Release no memory, as none is kept."""
+
+    def is_bf16_supported(self, including_emulation: bool = True) -> bool:
+        """False: there is no such device.
+
+        >>> weft.mtia.is_bf16_supported()
+        False
+        """
+        return False
+
+
+_NEED_ONE = """
+    synchronize current_device set_device init get_device_name get_device_properties
+    get_device_capability get_rng_state set_rng_state initial_seed mem_get_info
+    reset_peak_memory_stats current_stream default_stream set_stream
+"""
+
+
+def accelerator(kind: str) -> dict[str, Any]:
+    """What ``torch.xpu`` and its like hold without their device, by name."""
+    own = Absentee(kind)
+    answers = {name: getattr(own, name) for name in dir(own) if name[0] != "_"}
+    del answers["kind"]
+    return {
+        **answers,
+        **needing(kind, _NEED_ONE),
+        "stream": own.StreamContext,
+        "max_memory_allocated": own.memory_allocated,
+        "memory_reserved": own.memory_allocated,
+        "max_memory_reserved": own.memory_allocated,
+        "Stream": type("Stream", (AbsentStream,), {"kind": kind}),
+        "Event": type("Event", (AbsentEvent,), {"kind": kind}),
+    }

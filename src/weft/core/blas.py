@@ -7,6 +7,8 @@ cores, and cuts its sums accordingly: the bits depend on the machine's cores and
     product(x, y)        NumPy's for small products, the compiler's kernel for others
     with one_thread():   NumPy's library on one thread, where there is no kernel:
                          complex numbers, and LAPACK's factorisations
+
+``solve_triangular`` calls that library by itself, because NumPy has no such function.
 """
 
 from __future__ import annotations
@@ -70,19 +72,24 @@ class _Switch(Record):
 
 
 @functools.cache
-def _switch() -> _Switch | None:
-    """The switch of the library that NumPy uses, if it is OpenBLAS."""
+def _library() -> Any:
+    """The library that NumPy's linear algebra uses, with what it depends on."""
     from numpy.linalg import _umath_linalg
 
     try:
-        library = ctypes.CDLL(_umath_linalg.__file__)
+        return ctypes.CDLL(_umath_linalg.__file__)
     except OSError:
         return None
+
+
+@functools.cache
+def _switch() -> _Switch | None:
+    """The switch of the library that NumPy uses, if it is OpenBLAS."""
     for before in ("scipy_openblas", "openblas"):
         for after in ("64_", ""):
             names = (f"{before}_{verb}_num_threads{after}" for verb in ("get", "set"))
             with contextlib.suppress(AttributeError):
-                return _Switch(*[getattr(library, name) for name in names])
+                return _Switch(*[getattr(_library(), name) for name in names])
     return None
 
 
@@ -117,3 +124,52 @@ def one_thread() -> Iterator[None]:
             _inside -= 1
             if not _inside:
                 switch.set(_outside)
+
+
+# -- triangular systems
+
+_ROWS, _LEFT, _UPPER, _LOWER = 101, 141, 121, 122  # the words of CBLAS
+_PLAIN, _TRANSPOSED, _ANY_DIAGONAL, _ONES = 111, 112, 131, 132
+
+
+@functools.cache
+def _solver(kind: str) -> Any:
+    """CBLAS's ``trsm`` for a dtype's character, or None."""
+    letter = {"f": "s", "d": "d", "F": "c", "D": "z"}[kind]
+    number = {"f": ctypes.c_float, "d": ctypes.c_double}.get(kind, ctypes.c_void_p)
+    found = getattr(_library(), f"scipy_cblas_{letter}trsm64_", None)
+    if found is not None:
+        matrix = [ctypes.c_void_p, ctypes.c_int64]
+        sizes = [ctypes.c_int64] * 2
+        found.argtypes = [ctypes.c_int] * 5 + [*sizes, number, *matrix, *matrix]
+        found.restype = None
+    return found
+
+
+def solve_triangular(a: Any, b: Any, *, upper: bool, ones: bool) -> Any:
+    """``x`` of ``a @ x = b`` for matrices, of which one triangle of ``a`` is read.
+
+    With ``ones``, the diagonal is taken for ones. It is None where NumPy's library has
+    no such function.
+
+    >>> from weft.core.blas import solve_triangular
+    >>> a = np.array([[2.0, 9.0], [1.0, 1.0]])
+    >>> solve_triangular(a, np.ones((2, 1)), upper=False, ones=False)
+    array([[0.5],
+           [0.5]])
+    """
+    solve = _solver(b.dtype.char)
+    if solve is None:
+        return None
+    turned = a.flags.f_contiguous and not a.flags.c_contiguous
+    rows = a.T if turned else np.ascontiguousarray(a)
+    x = np.array(b, order="C")
+    n, m = x.shape
+    one = x.dtype.type(1)
+    solve(
+        _ROWS, _LEFT, _UPPER if upper is not turned else _LOWER,
+        _TRANSPOSED if turned else _PLAIN, _ONES if ones else _ANY_DIAGONAL,
+        n, m, one if one.dtype.kind == "f" else np.array(one).ctypes.data,
+        rows.ctypes.data, max(n, 1), x.ctypes.data, max(m, 1),
+    )  # fmt: skip
+    return x

@@ -94,7 +94,7 @@ def gradcheck(
     xs = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
     active = [isinstance(x, Tensor) and x.requires_grad for x in xs]
     _check_inputs(xs, active)
-    _check_options(check_backward_ad, check_forward_ad, masked)
+    _check_options(check_backward_ad, masked)
     try:
         _compare(func, xs, active, eps, atol, rtol, check_forward_ad, seed)
         if check_batched_grad:
@@ -106,7 +106,7 @@ def gradcheck(
     return True
 
 
-def _check_options(backward: bool, forward: bool, masked: bool | None) -> None:
+def _check_options(backward: bool, masked: bool | None) -> None:
     if not backward:
         raise ArgumentError(
             "gradcheck: check_backward_ad=False is not taken; forward mode is checked "

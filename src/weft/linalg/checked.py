@@ -108,6 +108,8 @@ def cholesky_ex(
     x = as_matrix("linalg.cholesky_ex", A, square=True)
     info = _first_minor(concrete("linalg.cholesky_ex", x.detach()), upper)
     there = Tensor(info).to(x.device)
+    if not info.any():
+        return CheckedCholesky(cholesky(x, upper=upper), there)
     found = _checked(
         "cholesky_ex", lambda a: cholesky(a, upper=upper), there, check_errors, x
     )
@@ -115,17 +117,35 @@ def cholesky_ex(
 
 
 def _first_minor(a: np.ndarray, upper: bool) -> np.ndarray:
-    """The order of the first leading minor that is not positive-definite, or 0."""
-    flat = a.reshape(-1, *a.shape[-2:])
-    uplo: Any = "U" if upper else "L"
-    found = np.zeros(len(flat), np.int32)
-    for i, matrix in enumerate(flat):
-        for k in range(1, len(matrix) + 1):
-            part = matrix[:k, :k]
-            if not np.isfinite(part).all() or np.linalg.eigvalsh(part, uplo)[0] <= 0:
-                found[i] = k
-                break
-    return found.reshape(a.shape[:-2])
+    """The order of the first leading minor that has no factor, or 0, of each matrix."""
+    lower = a.swapaxes(-1, -2).conj() if upper else a
+    if _has_factor(lower):
+        return np.zeros(a.shape[:-2], np.int32)
+    found = [_failing_order(matrix) for matrix in lower.reshape(-1, *a.shape[-2:])]
+    return np.array(found, np.int32).reshape(a.shape[:-2])
+
+
+def _has_factor(lower: np.ndarray) -> bool:
+    try:
+        return bool(np.isfinite(np.linalg.cholesky(lower)).all())
+    except np.linalg.LinAlgError:
+        return False
+
+
+def _failing_order(lower: np.ndarray) -> int:
+    if _has_factor(lower):
+        return 0
+    has, lacks = (
+        0,
+        len(lower),
+    )  # the orders of a minor with a factor, and of one without
+    while lacks - has > 1:
+        middle = (has + lacks) // 2
+        if _has_factor(lower[:middle, :middle]):
+            has = middle
+        else:
+            lacks = middle
+    return lacks
 
 
 # -- systems from Cholesky's factor

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
+from weft.core.device import cpu
+from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_map
 from weft.core.tensor import Tensor
 from weft.dtype import DType, float32, int64
@@ -100,6 +102,8 @@ def one_type(name: str, a: Tensor, b: Tensor) -> None:
 
 def one_batch(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch dimensions that they have in common."""
+    if a.ndim == 2 == b.ndim:
+        return a, b
     lead = broadcast_shapes(name, a.shape[:-2], b.shape[:-2])
     return expand(a, (*lead, *a.shape[-2:])), expand(b, (*lead, *b.shape[-2:]))
 
@@ -110,9 +114,19 @@ def mirrored(x: Tensor, upper: bool) -> Tensor:
     Its value comes from that triangle; its derivative is taken as if the whole
     matrix had been given, so that the gradient is Hermitian too.
     """
+    if _is_hermitian(x):
+        return x
     half = triu(x, 1) if upper else tril(x, -1)
     whole = half + adjoint(half) + _diagonal_part(x)
     return x + (whole - x).detach()
+
+
+def _is_hermitian(x: Tensor) -> bool:
+    """Whether a value at hand is; where there is none, it counts as any matrix."""
+    if mode.capture is not None or x._interpreter is not None or x.device is not cpu:
+        return False
+    array = x._data
+    return bool((array == array.swapaxes(-1, -2).conj()).all())
 
 
 def _diagonal_part(x: Tensor) -> Tensor:

@@ -80,9 +80,15 @@ declare_later(
 )
 declare_later("weft.ops.histograms", "histogram histogramdd", methods="histogram")
 declare_later(
-    "weft.ops.more_creation",
-    "empty_permuted empty_strided from_file frombuffer range", methods="",
+    "weft.ops.from_memory",
+    "empty_permuted empty_strided from_file frombuffer", methods="",
 )  # fmt: skip
+declare_later(
+    "weft.ops.ranges",
+    "cartesian_prod combinations linspace logspace range tril_indices triu_indices "
+    "vander",
+    methods="",
+)
 declare_later("weft.ops.strided", "as_strided", methods="as_strided unfold")
 declare_later("weft.linalg.norms", "nuclear_norm", methods="")
 declare_later(

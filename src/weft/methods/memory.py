@@ -280,7 +280,7 @@ class Memory:
         >>> weft.zeros(1).new_empty_strided((2, 3), (1, 2)).stride()
         (1, 2)
         """
-        from weft.ops.more_creation import empty_strided
+        from weft.ops.from_memory import empty_strided
 
         given = {"dtype": self.dtype, "device": self.device, **options}
         return empty_strided(size, stride, **given)

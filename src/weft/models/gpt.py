@@ -70,7 +70,7 @@ class GPT(nn.Module):
         self.token = nn.Embedding(vocab, width)
         self.position = nn.Embedding(context, width)
         self.drop = nn.Dropout(dropout)
-        self.blocks = [Block(width, heads, dropout) for _ in range(layers)]
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocab, bias=False)
         self.head.weight = self.token.weight  # the table serves both ends

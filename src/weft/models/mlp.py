@@ -21,14 +21,15 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         last = len(sizes) - 2
-        self.layers = [
+        self.layers = nn.ModuleList(
             nn.Linear(n, m, act=None if k == last else act)
             for k, (n, m) in enumerate(pairwise(sizes))
-        ]
+        )
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)  # (N, features)
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers
+        for layer in hidden:
             x = self.dropout(layer(x))
-        return self.layers[-1](x)
+        return last(x)

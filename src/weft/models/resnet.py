@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from weft import nn
 from weft.core.tensor import Tensor
-from weft.nn import functional as F
 
 
 def _conv(cin: int, cout: int, size: int, stride: int = 1) -> nn.Conv2d:
@@ -23,12 +22,13 @@ class BasicBlock(nn.Module):
         super().__init__()
         self.conv1, self.bn1 = _conv(channels, width, 3, stride), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = _conv(width, width, 3), nn.BatchNorm2d(width)
+        self.relu = nn.ReLU()
         self.downsample = _shortcut(channels, width * self.expansion, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn1(self.conv1(x)))
         y = self.bn2(self.conv2(y))
-        return F.relu(y + self.downsample(x))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
 class Bottleneck(nn.Module):
@@ -42,18 +42,19 @@ class Bottleneck(nn.Module):
         self.conv1, self.bn1 = _conv(channels, width, 1), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = _conv(width, width, 3, stride), nn.BatchNorm2d(width)
         self.conv3, self.bn3 = _conv(width, out, 1), nn.BatchNorm2d(out)
+        self.relu = nn.ReLU()
         self.downsample = _shortcut(channels, out, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = F.relu(self.bn2(self.conv2(y)))
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
-        return F.relu(y + self.downsample(x))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-def _shortcut(channels: int, out: int, stride: int) -> nn.Module:
+def _shortcut(channels: int, out: int, stride: int) -> nn.Module | None:
     if stride == 1 and channels == out:
-        return nn.Identity()
+        return None
     return nn.Sequential(_conv(channels, out, 1, stride), nn.BatchNorm2d(out))
 
 

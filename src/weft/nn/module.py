@@ -4,7 +4,8 @@ What is assigned to a module's attributes is held in ``_parameters``, ``_buffers
 ``_modules``, as in PyTorch (see ``members.py``). Submodules and parameters are also
 found inside plain lists, tuples and dicts among its attributes:
 ``self.blocks = [Block() for _ in range(3)]`` needs no special container, and its
-parameters are called ``blocks.0.…``.
+parameters are called ``blocks.0.…``. While ``import torch`` means Weft they are not, as
+in PyTorch, whose programs hide modules in lists.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from weft import Tensor, empty_like
+from weft import Tensor, empty_like, naming
 from weft import dtype as dtypes
 from weft.core.members import HOOKS, KINDS, Members
 from weft.core.mode import mode
@@ -363,8 +364,8 @@ class Module(Saving):
 
     def _own(self) -> Iterator[tuple[str, Any]]:
         """Parameters and submodules with their names, in the order of assignment."""
-        fields = self.__dict__
         members = {**self._parameters, **self._modules}
+        fields = {} if naming.is_torch() else self.__dict__
         for name, value in {**fields, **members}.items():
             if name in members:
                 if value is not None:

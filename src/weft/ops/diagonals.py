@@ -5,13 +5,16 @@ The primitive is ``diagonal``, a view.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from weft.core.device import cpu
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import View
+from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import larger, smaller
 from weft.core.tensor import Tensor
@@ -58,8 +61,31 @@ def _triangle(name: str, x: Tensor, keep: Any, diagonal: int) -> Tensor:
     if not isinstance(diagonal, (int, np.integer)):
         got = type(diagonal).__name__
         raise DTypeError(f"{name}: expected `diagonal` to be an int, got {got}")
-    rows, columns = (arange(n, device=x.device) for n in x.shape[-2:])
-    return where(keep(columns, rows.unsqueeze(1) + int(diagonal)), x, False)
+    zero = x.dtype.np.type(
+        0
+    ).item()  # of the same kind, which where() has a short way for
+    return where(_mask(x, keep, int(diagonal)), x, zero)
+
+
+def _mask(x: Tensor, keep: Any, diagonal: int) -> Tensor:
+    """Where the triangle is; a program counts it out instead of holding it."""
+    *_, n, m = x.shape
+    if mode.capture is None and x.device is cpu:
+        shown = _seen if n * m <= _MOST_SEEN else _seen.__wrapped__
+        return Tensor(shown(n, m, diagonal, keep is le))
+    rows, columns = arange(n, device=x.device), arange(m, device=x.device)
+    return keep(columns, rows.unsqueeze(1) + diagonal)
+
+
+_MOST_SEEN = 1 << 16  # elements of a mask that is kept for another time
+
+
+@functools.lru_cache(maxsize=32)
+def _seen(n: int, m: int, diagonal: int, lower: bool) -> np.ndarray:
+    found = np.tri(n, m, diagonal if lower else diagonal - 1, dtype=bool)
+    found = found if lower else ~found
+    found.flags.writeable = False
+    return found
 
 
 # -- blocks

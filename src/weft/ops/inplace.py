@@ -20,7 +20,7 @@ from weft.core.dispatch import is_number
 from weft.core.mode import mode, set_views
 from weft.core.op import Op
 from weft.core.size import Size
-from weft.core.tape import Leaf, drop_spent
+from weft.core.tape import Leaf, drop_spent, record
 from weft.core.tensor import Tensor
 from weft.errors import (
     ArgumentError,
@@ -197,6 +197,12 @@ def _take(target: Any, source: Any, linked: bool) -> None:
 
 def with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     """The base with the viewed region replaced, as an operator on the tape."""
+    if chain and _is_written(base, chain, new):
+        return _noted(base, chain, new)
+    return _replaced(base, chain, new)
+
+
+def _replaced(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     from weft.ops.scattering import scatter
 
     for k, (op, params) in enumerate(chain):
@@ -208,6 +214,49 @@ def with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
         return new
     flat = scatter(base.reshape(-1), 0, _flat_indices(base, chain), new.reshape(-1))
     return flat.reshape(base.shape)
+
+
+def _is_written(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> bool:
+    """Whether the memory holds the region already, and only the tape needs a node."""
+    return (
+        mode.recording
+        and mode.taker is None
+        and type(base) is Tensor is type(new)
+        and _is_simple(chain)
+    )
+
+
+def _is_simple(chain: tuple[Any, ...]) -> bool:
+    return all(type(op) is Op and op.facts.put is None for op, _ in chain)
+
+
+def _noted(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
+    """The base, written by now, with a node of "this region is another tensor"."""
+    out = base.alias()
+    record(_COPY_SLICES, (base, new), {"chain": chain}, out)
+    return out
+
+
+def _cleared(g: Tensor, chain: tuple[Any, ...]) -> Tensor:
+    """A cotangent of the base with zeros where the region is."""
+    if type(g) is Tensor and mode.taker is None and not mode.recording:
+        array = np.array(g._data, order="C")
+        region = _walk(array, chain)
+        if np.may_share_memory(region, array):  # no step of the chain has copied
+            region[...] = 0
+            return Tensor(array)
+    from weft.ops.creation import zeros_like
+
+    return _replaced(g, chain, zeros_like(replay(g, chain)))
+
+
+_COPY_SLICES = Op(
+    "copy_slices",
+    inputs="base new",
+    eval=lambda base, new, *, chain: base,
+    type=None,
+    vjp={"base": _cleared, "new": lambda g, chain: replay(g, chain)},
+)
 
 
 def _flat_indices(base: Tensor, chain: tuple[Any, ...]) -> Tensor:

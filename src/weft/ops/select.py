@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core import fast_path
-from weft.core.eager_kernels import SLOW
+from weft.core.eager_kernels import COMPOSED
 from weft.core.lowering import Pointwise
 from weft.core.mode import mode
 from weft.core.number import Number
@@ -129,7 +129,7 @@ def _where_samples(rng: np.random.Generator) -> Any:
 
 where_op: Op = define(
     "where",
-    bulk=SLOW,
+    bulk=COMPOSED,
     inputs="condition x y",
     eval=np.where,
     type=_where_type,

@@ -519,6 +519,11 @@ class Names:
     def _refuse(self, path: str, module: str, name: str) -> Known:
         shown = path[:200]
         value = _layer(module, name) or _imported(module, name)
+        if path.partition(".")[0] in _BLOCKED and not isinstance(value, type):
+            raise self._unsafe(
+                f"the file needs {shown}, which may do anything and which no file may "
+                "use. Nothing of it was run. Weights need no such name: do not trust it"
+            )
         allow = f"weft.serialization.add_safe_globals([{name[:80]}])"
         advice = f"If you trust it, allow it: {allow}"
         if self.weights_only and isinstance(value, type) and issubclass(value, Module):

@@ -16,10 +16,11 @@ from weft.errors import ArgumentError, DTypeError
 
 __all__ = [
     "SUPPORTED_NODES", "Context", "KeyEntry", "KeyPath", "LeafSpec", "MappingKey",
-    "NodeDef", "PyTree", "SequenceKey", "TreeSpec", "register_pytree_node", "tree_all",
-    "tree_all_only", "tree_any", "tree_any_only", "tree_flatten",
-    "tree_flatten_with_path", "tree_iter", "tree_leaves", "tree_map", "tree_map_",
-    "tree_map_only", "tree_map_with_path", "tree_structure", "tree_unflatten",
+    "NodeDef", "PyTree", "SequenceKey", "TreeSpec", "arg_tree_leaves",
+    "register_pytree_node", "tree_all", "tree_all_only", "tree_any", "tree_any_only",
+    "tree_flatten", "tree_flatten_with_path", "tree_is_leaf", "tree_iter",
+    "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path",
+    "tree_structure", "tree_unflatten",
 ]  # fmt: skip
 
 PyTree = Context = KeyEntry = Any
@@ -178,6 +179,12 @@ _built_in(
     deque, lambda d: (list(d), d.maxlen), lambda items, size: deque(items, maxlen=size)
 )
 
+# Libraries register classes of their own with these functions, by PyTorch's names.
+_, _list_flatten, _list_unflatten, _ = SUPPORTED_NODES[list]
+_, _tuple_flatten, _tuple_unflatten, _ = SUPPORTED_NODES[tuple]
+_, _namedtuple_flatten, _namedtuple_unflatten, _ = SUPPORTED_NODES[namedtuple]
+_, _ordereddict_flatten, _ordereddict_unflatten, _ = SUPPORTED_NODES[OrderedDict]
+
 
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
@@ -246,6 +253,24 @@ def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
     [1, (2, 3)]
     """
     return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_is_leaf(tree: Any, is_leaf: Any = None) -> bool:
+    """Whether a tree is a single leaf.
+
+    >>> weft.utils._pytree.tree_is_leaf(None), weft.utils._pytree.tree_is_leaf([])
+    (True, False)
+    """
+    return _is_leaf(tree, is_leaf)
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+    """The leaves of all arguments.
+
+    >>> weft.utils._pytree.arg_tree_leaves([1, 2], a=3)
+    [1, 2, 3]
+    """
+    return tree_leaves((args, kwargs))
 
 
 def tree_iter(tree: Any, is_leaf: Any = None) -> Any:

@@ -18,6 +18,7 @@ import weft
 from weft.compile.emit import math as vector_math
 from weft.compile.emit.math import BRANCHING, FUNCTIONS, conversions, emit
 from weft.compile.emit.scalar import has_function
+from weft.compile.emit.values import Value
 from weft.compile.targets.cpu.math_arrays import apply, module_of
 from weft.compile.targets.cpu.object_code import assembly, host_isa
 from weft.core.lowering import Pointwise
@@ -422,6 +423,11 @@ NARROW = {
 }
 
 
+def of_values(fn):
+    """A function of values as one of a builder and LLVM's values."""
+    return lambda b, x: fn(Value(b, x)).ir
+
+
 def assert_same_patterns(got, want):
     """The same 16-bit floats; a NaN's payload may differ."""
     a, b = (v.view(want.dtype).astype(np.float32) for v in (got, want))
@@ -432,9 +438,9 @@ def assert_same_patterns(got, want):
 def test_all_16_bit_patterns_go_there_and_back(case):
     narrow, widen, shorten, limit = NARROW[case]
     target = host_isa(limit)
-    wide = apply(widen, [np.int16], np.float32, isa=target)(ALL_16)
+    wide = apply(of_values(widen), [np.int16], np.float32, isa=target)(ALL_16)
     assert_same(wide, ALL_16.view(narrow).astype(np.float32))
-    back = apply(shorten, [np.float32], np.int16, isa=target)(wide)
+    back = apply(of_values(shorten), [np.float32], np.int16, isa=target)(wide)
     numbers = ~np.isnan(wide)
     np.testing.assert_array_equal(back[numbers], ALL_16[numbers])
     assert np.isnan(back.view(narrow)[~numbers].astype(np.float32)).all()
@@ -450,7 +456,7 @@ def test_rounding_to_16_bits(case):
     middles = middles.astype(np.float32)
     around = [middles, np.nextafter(middles, -np.inf), np.nextafter(middles, np.inf)]
     x = np.concatenate([patterns(40009), *around]).astype(np.float32)
-    got = apply(shorten, [np.float32], np.int16, isa=host_isa(limit))(x)
+    got = apply(of_values(shorten), [np.float32], np.int16, isa=host_isa(limit))(x)
     assert_same_patterns(got, x.astype(narrow))
 
 

@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, i64, loop
 from weft.compile.emit.isa import Isa, new_module, prepare_function
-from weft.compile.emit.vectors import fma
+from weft.compile.emit.values import Value, fma
 from weft.compile.pipeline import KERNEL_PASSES
 from weft.compile.program.program import Program, compiled
 from weft.compile.targets.cpu.kernel import SIGNATURE
@@ -140,7 +140,7 @@ def _emit_peak(module: ir.Module, target: Isa, lanes: int) -> None:
             b.store(ir.Constant(kind, [float(k)] * lanes), chain)
         with loop(b, i64(0), i64(LENGTH)):
             for chain in chains:
-                b.store(fma(b, b.load(chain), factor, factor), chain)
+                b.store(fma(Value(b, b.load(chain)), factor, factor), chain)
         total = functools.reduce(b.fadd, [b.load(chain) for chain in chains])
         b.store(total, b.gep(out, [p]), align=4)
     b.ret_void()

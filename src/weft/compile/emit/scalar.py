@@ -16,6 +16,7 @@ from weft import dtype as dtypes
 from weft.compile.emit import integers, random, sort_keys
 from weft.compile.emit.control_flow import F32, F64, I1, I8, I32, I64
 from weft.compile.emit.math import conversions
+from weft.compile.emit.values import Value
 from weft.compile.loop.ir import facts_of
 from weft.config import config
 from weft.dtype import DType
@@ -71,15 +72,15 @@ def widened(b: Any, pattern: Any, dtype: DType, *, native: bool = False) -> Any:
     ``native`` says that the target converts float16 itself.
     """
     if dtype is dtypes.bfloat16:
-        return conversions.bfloat16_to_float(b, pattern)
-    return conversions.float16_to_float(b, pattern, native=native)
+        return conversions.bfloat16_to_float(Value(b, pattern)).ir
+    return conversions.float16_to_float(Value(b, pattern), native=native).ir
 
 
 def narrowed(b: Any, x: Any, dtype: DType, *, native: bool = False) -> Any:
     """The pattern of the half type's number nearest to a float32."""
     if dtype is dtypes.bfloat16:
-        return conversions.float_to_bfloat16(b, x)
-    return conversions.float_to_float16(b, x, native=native)
+        return conversions.float_to_bfloat16(Value(b, x)).ir
+    return conversions.float_to_float16(Value(b, x), native=native).ir
 
 
 # -- functions
@@ -251,7 +252,7 @@ def _from_float(b: Any, x: Any, dtype: DType) -> Any:
     """A floating-point value in another dtype."""
     to = register_type(dtype)
     if dtype is dtypes.float16 and x.type == F64:
-        return conversions.double_to_odd_float(b, x)
+        return conversions.double_to_odd_float(Value(b, x)).ir
     if dtype.is_inexact:
         if to == x.type:
             return x
@@ -302,7 +303,8 @@ def _nextafter(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any
     if dtype.name not in HALF:
         return math.emit("nextafter", b, *args)
     patterns = [narrowed(b, x, dtype) for x in args]
-    return widened(b, conversions.next_pattern(b, args, patterns), dtype)
+    found = conversions.next_pattern(*[Value(b, x) for x in (*args, *patterns)])
+    return widened(b, found.ir, dtype)
 
 
 _SPECIAL: dict[str, Emit] = {

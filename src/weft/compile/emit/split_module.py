@@ -91,10 +91,7 @@ def _uses(name: str, text: str, texts: Mapping[str, str]) -> set[str]:
 
 
 def _groups(
-    roots: list[str],
-    uses: Mapping[str, set[str]],
-    texts: Mapping[str, str],
-    worth: int,
+    roots: list[str], uses: Mapping[str, set[str]], texts: Mapping[str, str], worth: int
 ) -> Iterator[set[str]]:
     """Roots with what they need, as many together as are worth it."""
     group: set[str] = set()

@@ -45,6 +45,7 @@ LONGEST_PAUSE = 1024  # calls after which a fast path is tried again
 OPEN, FIXED = object(), object()  # floats: inputs of programs; always constants
 MOST_EXACT = 64  # sets of sizes whose specialization is remembered
 MOST_REFUSED = 16  # refusals after which a function is not tried again
+FIRST_REFUSED = 3  # the same while nothing has been compiled
 
 
 class CompiledFunction:
@@ -193,7 +194,7 @@ class CompiledFunction:
         if key in self._again:  # what a first call sets up is there now
             self._again.discard(key)
             first = self.refused.pop(key, None)
-        elif key in self.refused or len(self.refused) >= MOST_REFUSED:
+        elif key in self.refused or self._is_hopeless():
             return self._eagerly(args, kwargs)
         else:
             first = None
@@ -247,6 +248,11 @@ class CompiledFunction:
     def warming(self) -> bool:
         """Whether a call runs eagerly after which a second capture is tried."""
         return bool(self._again)
+
+    def _is_hopeless(self) -> bool:
+        """Whether so many kinds of calls were refused that no other is tried."""
+        most = MOST_REFUSED if self.compiles else FIRST_REFUSED
+        return len(self.refused) >= most
 
     def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the Python function, because its capture was refused."""

@@ -37,11 +37,11 @@ def explained(
         savings += _policies(graph.name, optimized, in_place, draft)
     else:
         savings.append((draft.arena // 4, "a smaller memory= of weft.compile"))
-    why, largest = _why(draft, error), _largest(draft)
+    why, largest = _why(error), _largest(draft)
     return lacking(graph.name, draft.arena, why, largest, savings)
 
 
-def _why(draft: Draft, error: AllocationError) -> str:
+def _why(error: AllocationError) -> str:
     limit = get_memory_limit()
     if limit is not None and "would exceed the limit" in str(error):
         return (

@@ -69,7 +69,11 @@ def _subject(program: Program, step: Any, sizes: Sizes) -> Subject | None:
         if 0 in resolve(step.node.shape, sizes):
             return None
         product = isinstance(step, Product)
-        axes = (_product_axes if product else _convolution_axes)(step, sizes, program)
+        axes = (
+            _product_axes(step, sizes)
+            if product
+            else _convolution_axes(step, sizes, program)
+        )
         default = Cut() if product else Columns()
         if not axes:
             return None
@@ -116,7 +120,7 @@ def _loops(
 # -- axes
 
 
-def _product_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
+def _product_axes(step: Any, sizes: Sizes) -> list[Axis]:
     *_, m, n = resolve(step.node.shape, sizes)
     whole = step.epilogue is not None and step.epilogue.whole
     threads = max(pool.get_num_threads(), 2)

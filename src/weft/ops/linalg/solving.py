@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.blas import solve_triangular
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
@@ -93,6 +94,8 @@ solve_op: Op = define(
 
 # -- triangular systems
 
+_SMALL = 8  # rows below which a call for each matrix takes longer than it saves
+
 
 def _triangle(a: Any, upper: bool, unitriangular: bool) -> Any:
     """The part of an array that a triangular solve reads."""
@@ -109,8 +112,27 @@ def _read(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
     return triu(x, offset) if upper else tril(x, -offset)
 
 
+def _solved(a: Any, b: Any, upper: bool, ones: bool) -> Any:
+    """The solution by substitution; None where there is no function for it.
+
+    Batches of small matrices are solved at once, as systems of any kind are.
+    """
+    if a.ndim == 2:
+        return solve_triangular(a, b, upper=upper, ones=ones)
+    if a.shape[-1] < _SMALL or not b.size:
+        return None
+    pairs = zip(*(x.reshape(-1, *x.shape[-2:]) for x in (a, b)), strict=True)
+    each = [solve_triangular(*pair, upper=upper, ones=ones) for pair in pairs]
+    return None if each[0] is None else np.stack(each).reshape(b.shape)
+
+
 @lapack("solve_triangular")
 def _solve_triangular_eval(a: Any, b: Any, *, upper: bool, unitriangular: bool) -> Any:
+    if not unitriangular and not np.diagonal(a, 0, -2, -1).all():
+        raise np.linalg.LinAlgError
+    found = _solved(a, b, upper, unitriangular)
+    if found is not None:
+        return found
     return np.linalg.solve(_triangle(a, upper, unitriangular), b)
 
 

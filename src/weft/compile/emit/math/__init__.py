@@ -27,7 +27,7 @@ from weft.compile.emit.math import (
     trigonometric,
     values,
 )
-from weft.compile.emit.math.values import Value
+from weft.compile.emit.values import Value
 from weft.errors import ArgumentError
 
 # The functions with rare cases that are branched over.

@@ -6,20 +6,16 @@ import math
 
 from weft.compile.emit.control_flow import F64
 from weft.compile.emit.math.values import (
-    SINGLE,
-    Value,
     absolute,
     copysign,
-    fma,
     head,
-    intrinsic,
     nearest,
     rarely,
-    select,
     sign_bits,
     square_root,
     with_sign,
 )
+from weft.compile.emit.values import SINGLE, Value, fma, intrinsic, select
 
 # -- rounding
 

@@ -11,16 +11,15 @@ from collections.abc import Callable
 
 from weft.compile.emit.math.exponential import exp
 from weft.compile.emit.math.values import (
-    Value,
     absolute,
     at_least,
     at_most,
     horner,
     in_double,
-    select,
     square_root,
     with_sign,
 )
+from weft.compile.emit.values import Value, select
 
 _BORDER = 20.0
 

@@ -19,20 +19,17 @@ from weft.compile.emit.math.exponential import (
 )
 from weft.compile.emit.math.logarithmic import log, log1p, log_finite
 from weft.compile.emit.math.values import (
-    SINGLE,
-    Value,
     absolute,
     at_least,
     at_most,
     exact_product,
-    fma,
     horner,
     in_double,
     power_of_two,
-    select,
     square_root,
     with_sign,
 )
+from weft.compile.emit.values import SINGLE, Value, fma, select
 
 _SMALL = 0.5  # up to which erfc is 1 - erf
 _MOST = 36.0  # of -log(1 - t*t), to which the inverse's polynomials reach

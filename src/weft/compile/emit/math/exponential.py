@@ -10,18 +10,15 @@ import math
 
 from weft.compile.emit.math import coefficients
 from weft.compile.emit.math.values import (
-    SINGLE,
-    Value,
     absolute,
     at_least,
     at_most,
-    fma,
     horner,
     nearest,
     power_of_two,
-    select,
     with_sign,
 )
+from weft.compile.emit.values import SINGLE, Value, fma, select
 
 # log(2) in two parts: the first has few enough bits to be multiplied exactly
 LOG_2 = {

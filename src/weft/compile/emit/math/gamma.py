@@ -11,16 +11,8 @@ import math
 
 from weft.compile.emit.math import coefficients
 from weft.compile.emit.math.logarithmic import log_finite
-from weft.compile.emit.math.values import (
-    Value,
-    absolute,
-    at_most,
-    fma,
-    horner,
-    in_double,
-    nearest,
-    select,
-)
+from weft.compile.emit.math.values import absolute, at_most, horner, in_double, nearest
+from weft.compile.emit.values import Value, fma, select
 
 _TINY = 1e-100  # below which lgamma is -log(|x|), and reflecting would underflow
 _LARGE = 8.0

@@ -13,18 +13,15 @@ import math
 from weft.compile.emit.math import coefficients
 from weft.compile.emit.math.exponential import LOG_2, exp_negative
 from weft.compile.emit.math.values import (
-    SINGLE,
-    Value,
     absolute,
     float_of,
-    fma,
     head,
     horner,
     in_double,
-    select,
     square_root,
     with_sign,
 )
+from weft.compile.emit.values import SINGLE, Value, fma, select
 
 # 1/log(2), 1/log(10) and log10(2): a number and what it lacks
 _LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)

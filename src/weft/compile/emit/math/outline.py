@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.emit.math.values import Value
+from weft.compile.emit.values import Value
 
 LANES = {32: (4, 8, 16), 64: (2, 4, 8)}
 _PURE = ("noinline", "nounwind", "willreturn", "memory(none)")

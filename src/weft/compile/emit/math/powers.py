@@ -22,21 +22,18 @@ from weft.compile.emit.math.exponential import (
 )
 from weft.compile.emit.math.logarithmic import log_series, split
 from weft.compile.emit.math.values import (
-    DOUBLE,
     Pair,
-    Value,
     absolute,
     exact_product,
     exact_sum,
     float_of,
-    fma,
     horner,
     nearest,
     pair_product,
     power_of_two,
-    select,
     square_root,
 )
+from weft.compile.emit.values import DOUBLE, Value, fma, select
 
 _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 

@@ -17,23 +17,19 @@ from llvmlite import ir
 from weft.compile.emit.control_flow import F64, I64
 from weft.compile.emit.math import coefficients
 from weft.compile.emit.math.values import (
-    DOUBLE,
-    SINGLE,
-    Value,
     absolute,
     cut,
     exact_sum,
     flip_sign,
-    fma,
     head,
     horner,
     nearest,
     rarely,
-    select,
     sign_bits,
     square_root,
     with_sign,
 )
+from weft.compile.emit.values import DOUBLE, SINGLE, Value, fma, select
 
 Angle = tuple[Value, Value, Value]  # (r, low, q): r + low + q pi/2
 

@@ -1,15 +1,13 @@
-"""Numbers in generated code that read like numbers.
+"""The parts that functions of floats are made of.
 
-A ``Value`` is a float or an integer in the code being built, or a vector of them;
-``x * y + 1`` emits the instructions. Every function of this package is written once,
-with values, and serves float32, float64 and their vectors.
+Every function of this package is written once, with values (``emit.values``), and
+serves float32, float64 and their vectors.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +15,16 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import F32, F64
+from weft.compile.emit.control_flow import F32
+from weft.compile.emit.values import (
+    DOUBLE,
+    SINGLE,
+    Value,
+    element_of,
+    fma,
+    intrinsic,
+    select,
+)
 
 # Whether the target is known to have fused products; without, fma may round twice.
 _FUSED: ContextVar[bool] = ContextVar("fused", default=False)
@@ -33,32 +40,6 @@ def fused_products(there: bool) -> Iterator[None]:
         _FUSED.reset(token)
 
 
-class Format:
-    """A floating-point format: float32 or float64."""
-
-    def __init__(self, bits: int, fraction: int) -> None:
-        self.bits, self.fraction = bits, fraction
-        self.bias = (1 << (bits - fraction - 2)) - 1
-        self.int_type = ir.IntType(bits)
-        self.sign_mask = -1 << (bits - 1)
-        self.smallest_normal = math.ldexp(1.0, 1 - self.bias)
-        self.largest = math.ldexp(2.0 - math.ldexp(1.0, -fraction), self.bias)
-        # added to a small number, it leaves the nearest integer in the low bits
-        self.magic = math.ldexp(1.5, fraction)
-
-    def bits_of(self, value: float) -> int:
-        """The pattern of a number."""
-        kinds = "<fi" if self.bits == 32 else "<dq"
-        return struct.unpack("<" + kinds[2], struct.pack(kinds[:2], value))[0]
-
-    def short(self, value: float) -> float:
-        """A number cut to half its bits."""
-        drop = self.fraction // 2 + 2
-        kinds = "<fi" if self.bits == 32 else "<dq"
-        pattern = self.bits_of(value) >> drop << drop
-        return struct.unpack(kinds[:2], struct.pack("<" + kinds[2], pattern))[0]
-
-
 def cut(value: int, scale: int, parts: Sequence[int]) -> list[float]:
     """``value * 2**-scale`` as a sum of numbers of so many bits each, from the top."""
     found, place = [], value.bit_length()
@@ -68,192 +49,6 @@ def cut(value: int, scale: int, parts: Sequence[int]) -> list[float]:
         found.append(math.ldexp(head, place - scale))
         value -= head << place
     return found
-
-
-SINGLE, DOUBLE = Format(32, 23), Format(64, 52)
-
-
-def shaped(like: Any, element: Any) -> Any:
-    """The type with ``like``'s number of lanes and another element."""
-    if isinstance(like, ir.VectorType):
-        return ir.VectorType(element, like.count)
-    return element
-
-
-def constant(type: Any, value: Any) -> Any:
-    """A constant of a type; the same in each lane of a vector."""
-    if isinstance(type, ir.VectorType):
-        return ir.Constant(type, [value] * type.count)
-    return ir.Constant(type, value)
-
-
-def element_of(type: Any) -> Any:
-    return type.element if isinstance(type, ir.VectorType) else type
-
-
-class Value:
-    """A number in generated code: the builder and LLVM's value."""
-
-    __slots__ = ("b", "ir")
-
-    def __init__(self, b: Any, ir: Any) -> None:
-        self.b, self.ir = b, ir
-
-    # -- what it is
-
-    @property
-    def type(self) -> Any:
-        return self.ir.type
-
-    @property
-    def format(self) -> Format:
-        """The floating-point format."""
-        return DOUBLE if element_of(self.type) == F64 else SINGLE
-
-    @property
-    def is_float(self) -> bool:
-        return not isinstance(element_of(self.type), ir.IntType)
-
-    def like(self, value: Any) -> Value:
-        """A Python number as a constant beside this value."""
-        if isinstance(value, Value):
-            return value
-        return Value(self.b, constant(self.type, value))
-
-    # -- arithmetic
-
-    def _apply(self, float_op: str, int_op: str, other: Any) -> Value:
-        emit = getattr(self.b, float_op if self.is_float else int_op)
-        return Value(self.b, emit(self.ir, self.like(other).ir))
-
-    def __add__(self, other: Any) -> Value:
-        return self._apply("fadd", "add", other)
-
-    def __sub__(self, other: Any) -> Value:
-        return self._apply("fsub", "sub", other)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._apply("fmul", "mul", other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self.like(other) + self
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.like(other) - self
-
-    def __rmul__(self, other: Any) -> Value:
-        return self.like(other) * self
-
-    def __truediv__(self, other: Any) -> Value:
-        return Value(self.b, self.b.fdiv(self.ir, self.like(other).ir))
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self.like(other) / self
-
-    def __neg__(self) -> Value:
-        return Value(self.b, self.b.fneg(self.ir) if self.is_float else (0 - self).ir)
-
-    # -- bits
-
-    def __and__(self, other: Any) -> Value:
-        return self._apply("", "and_", other)
-
-    def __or__(self, other: Any) -> Value:
-        return self._apply("", "or_", other)
-
-    def __xor__(self, other: Any) -> Value:
-        return self._apply("", "xor", other)
-
-    def __lshift__(self, other: Any) -> Value:
-        return self._apply("", "shl", other)
-
-    def __rshift__(self, other: Any) -> Value:
-        return self._apply("", "ashr", other)
-
-    def shift_right(self, other: Any) -> Value:
-        """A shift that fills with zeros."""
-        return self._apply("", "lshr", other)
-
-    def __invert__(self) -> Value:
-        return Value(self.b, self.b.not_(self.ir))
-
-    # -- comparison: an i1, false if a NaN takes part
-
-    def _compare(self, sign: str, other: Any) -> Value:
-        b = self.b
-        emit = b.fcmp_ordered if self.is_float else b.icmp_signed
-        return Value(b, emit(sign, self.ir, self.like(other).ir))
-
-    def __lt__(self, other: Any) -> Value:
-        return self._compare("<", other)
-
-    def __le__(self, other: Any) -> Value:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: Any) -> Value:
-        return self._compare(">", other)
-
-    def __ge__(self, other: Any) -> Value:
-        return self._compare(">=", other)
-
-    def equals(self, other: Any) -> Value:
-        return self._compare("==", other)
-
-    def is_nan(self) -> Value:
-        return Value(self.b, self.b.fcmp_unordered("uno", self.ir, self.ir))
-
-    # -- other views
-
-    def bits(self) -> Value:
-        """A float's pattern as an integer."""
-        type = shaped(self.type, self.format.int_type)
-        return Value(self.b, self.b.bitcast(self.ir, type))
-
-    def as_float(self) -> Value:
-        """The float with this pattern."""
-        element = F64 if element_of(self.type).width == 64 else F32
-        return Value(self.b, self.b.bitcast(self.ir, shaped(self.type, element)))
-
-    def convert(self, how: str, element: Any) -> Value:
-        """LLVM's conversion of that name (``fpext``, ``sitofp``, ...)."""
-        emit = getattr(self.b, how)
-        return Value(self.b, emit(self.ir, shaped(self.type, element)))
-
-    def to_double(self) -> Value:
-        return self.convert("fpext", F64)
-
-    def to_single(self) -> Value:
-        return self.convert("fptrunc", F32)
-
-
-# -- functions of values
-
-
-def intrinsic(name: str, *args: Value) -> Value:
-    """One of LLVM's own functions whose arguments and result have one type."""
-    b, type = args[0].b, args[0].type
-    element = element_of(type)
-    suffix = f"f{64 if element == F64 else 32}" if args[0].is_float else str(element)
-    if isinstance(type, ir.VectorType):
-        suffix = f"v{type.count}{suffix}"
-    full = f"llvm.{name}.{suffix}"
-    function = b.module.globals.get(full)
-    if function is None:
-        signature = ir.FunctionType(type, [type] * len(args))
-        function = ir.Function(b.module, signature, full)
-    return Value(b, b.call(function, [x.ir for x in args]))
-
-
-def fma(x: Value, y: Any, z: Any) -> Value:
-    """``x * y + z``: one instruction and one rounding where the target has it."""
-    return intrinsic("fmuladd", x, x.like(y), x.like(z))
-
-
-def select(condition: Value, yes: Any, no: Any) -> Value:
-    """``yes`` where the condition holds, else ``no``; one of them is a Value."""
-    like = yes if isinstance(yes, Value) else no
-    b = condition.b
-    return Value(b, b.select(condition.ir, like.like(yes).ir, like.like(no).ir))
 
 
 def horner(x: Value, coefficients: Sequence[float]) -> Value:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import I64, POINTER, VOID, i64, loop
+from weft.compile.emit.control_flow import I8, I64, VOID, function
+from weft.compile.emit.flow import if_else, loop, when
 from weft.compile.emit.isa import Isa, new_module, prepare_function
+from weft.compile.emit.values import PTR, Pointer, Value, call, minimum, select
 from weft.compile.targets.cpu import interrupts
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.control_flow.native import GLOBALS, emit_control_flow
@@ -20,6 +24,7 @@ from weft.compile.targets.cpu.object_code import (
     host_isa,
     is_known,
 )
+from weft.compile.targets.cpu.pool_code import BODY, emit_parallel
 from weft.config import config
 
 FIELDS = 9  # of a row of the native loop's table
@@ -80,100 +85,89 @@ def start_if_missing() -> None:
 
 def _module(isa: Isa) -> ir.Module:
     from weft.compile.frontend.fast_path.emit import emit_again
-    from weft.compile.targets.cpu.pool_code import BODY, emit_parallel
 
     module = new_module("driver", isa)
-    _emit_iterations(module, isa, BODY)
-    _emit_jobs(module, isa, BODY)
-    _emit_gang(module, isa, BODY)
-    _emit_fill(module, isa, BODY)
-    _emit_epilogue(module, isa)
+    for emit in (_emit_iterations, _emit_jobs, _emit_gang, _emit_fill, _emit_epilogue):
+        emit(module, isa)
     emit_again(module, isa)
-    kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
-    run = ir.Function(module, kind, "run")
-    prepare_function(run, isa)
-    b = ir.IRBuilder(run.append_basic_block("entry"))
-    rows, first, last = run.args
-    with loop(b, first, last) as k:
-        row = b.gep(rows, [b.mul(k, i64(FIELDS))])
-        count, grain, body = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6))
-        body = b.inttoptr(body, BODY.as_pointer())
-        context = b.bitcast(row, POINTER)
-        with b.if_else(b.icmp_signed(">", count, grain)) as (large, small):
+    with (
+        _function(module, isa, "run", [PTR, I64, I64]) as (b, (rows, first, last)),
+        loop(first, last) as k,
+    ):
+        row = Pointer(b, rows.ir, I64) + k * FIELDS
+        count, grain, body = (row[c] for c in (4, 5, 6))
+        body = body.function(BODY)
+        with if_else(count > grain) as (large, small):
             with large:
-                emit_parallel(b, body, context, count, grain)
+                emit_parallel(b, body, row, count, grain)
             with small:
-                b.call(body, [context, i64(0), count, i64(0)])
-    b.ret_void()
-    emit_control_flow(module, isa, BODY, run)
+                call(body, [row, 0, count, 0])
+    emit_control_flow(module, isa, BODY, module.globals["run"])
     return module
 
 
-def _body(module: ir.Module, isa: Isa, kind: Any, name: str) -> Any:
-    """A loop's body: its builder, the fields of its row, and its arguments."""
-    function = ir.Function(module, kind, name)
-    prepare_function(function, isa)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    row = b.bitcast(function.args[0], I64.as_pointer())
-    fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3, 7)]
-    return b, fields, function.args
+@contextmanager
+def _function(
+    module: ir.Module, isa: Isa, name: str, types: Sequence[Any]
+) -> Iterator[tuple[Any, list[Any]]]:
+    """A function without a result: its builder and its arguments."""
+    with function(module, name, VOID, list(types)) as (b, new):
+        prepare_function(new, isa)
+        yield b, [Value(b, x) for x in new.args]
+        b.ret_void()
 
 
-def _emit_iterations(module: ir.Module, isa: Isa, kind: Any) -> None:
+@contextmanager
+def _body(module: ir.Module, isa: Isa, name: str) -> Iterator[Any]:
+    """A loop's body for the thread pool: the fields of its row, and its arguments."""
+    with _function(module, isa, name, BODY.args) as (b, (row, begin, end, worker)):
+        fields = Pointer(b, row.ir, I64)
+        yield [fields[c] for c in (1, 2, 3, 7)], begin, end, worker
+
+
+def _emit_iterations(module: ir.Module, isa: Isa) -> None:
     """A range of a kernel's iterations."""
-    b, fields, (_, begin, end, _) = _body(module, isa, kind, "iterations")
-    function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
-    table = b.inttoptr(fields[1], SIGNATURE.args[0])
-    sizes = b.inttoptr(fields[2], SIGNATURE.args[1])
-    b.call(function, [table, sizes, begin, end])
-    b.ret_void()
+    with _body(module, isa, "iterations") as ((kernel, table, sizes, _), begin, end, _):
+        table, sizes = table.pointer(I64), sizes.pointer(I64)
+        call(kernel.function(SIGNATURE), [table, sizes, begin, end])
 
 
-def _emit_jobs(module: ir.Module, isa: Isa, kind: Any) -> None:
+def _emit_jobs(module: ir.Module, isa: Isa) -> None:
     """A range of the tasks of several jobs, counted through."""
-    b, fields, (_, begin, end, worker) = _body(module, isa, kind, "jobs")
-    function, jobs, tasks, length = fields
-    function = b.inttoptr(function, kind.as_pointer())
-    past = b.add(b.sdiv(b.sub(end, i64(1)), tasks), i64(1))
-    with loop(b, b.sdiv(begin, tasks), past) as j:
-        start = b.mul(j, tasks)
-        low, high = b.sub(begin, start), b.sub(end, start)
-        low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
-        high = b.select(b.icmp_signed("<", high, tasks), high, tasks)
-        job = b.inttoptr(b.add(jobs, b.mul(j, length)), POINTER)
-        b.call(function, [job, low, high, worker])
-    b.ret_void()
+    with _body(module, isa, "jobs") as (fields, begin, end, worker):
+        body, jobs, tasks, length = fields
+        with loop(begin // tasks, (end - 1) // tasks + 1) as j:
+            low, high = begin - j * tasks, end - j * tasks
+            low, high = select(low < 0, 0, low), minimum(high, tasks)
+            job = (jobs + j * length).pointer(I8)
+            call(body.function(BODY), [job, low, high, worker])
 
 
-def _emit_gang(module: ir.Module, isa: Isa, kind: Any) -> None:
+def _emit_gang(module: ir.Module, isa: Isa) -> None:
     """A range of the grains of several launches."""
-    b, fields, (_, begin, end, worker) = _body(module, isa, kind, "gang")
-    rows = b.inttoptr(fields[1], I64.as_pointer())
-    with loop(b, i64(0), fields[2]) as r:
-        row = b.gep(rows, [b.mul(r, i64(FIELDS))])
-        count, grain, body, start = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6, 8))
-        many = b.sdiv(b.sub(b.add(count, grain), i64(1)), grain)
-        low, high = b.sub(begin, start), b.sub(end, start)
-        low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
-        high = b.select(b.icmp_signed("<", high, many), high, many)
-        with b.if_then(b.icmp_signed("<", low, high)):
-            last = b.mul(high, grain)
-            last = b.select(b.icmp_signed("<", last, count), last, count)
-            body = b.inttoptr(body, kind.as_pointer())
-            b.call(body, [b.bitcast(row, POINTER), b.mul(low, grain), last, worker])
-    b.ret_void()
+    with (
+        _body(module, isa, "gang") as ((_, rows, many, _), begin, end, worker),
+        loop(many) as r,
+    ):
+        row = rows.pointer(I64) + r * FIELDS
+        count, grain, body, start = (row[c] for c in (4, 5, 6, 8))
+        grains = (count + grain - 1) // grain
+        low, high = begin - start, end - start
+        low, high = select(low < 0, 0, low), minimum(high, grains)
+        with when(low < high):
+            last = minimum(high * grain, count)
+            call(body.function(BODY), [row, low * grain, last, worker])
 
 
-def _emit_fill(module: ir.Module, isa: Isa, kind: Any) -> None:
+def _emit_fill(module: ir.Module, isa: Isa) -> None:
     """Write the present addresses of slots to where launches read them."""
-    b, fields, (_, begin, end, _) = _body(module, isa, kind, "fill")
-    slots, rows = (b.inttoptr(f, I64.as_pointer()) for f in fields[:2])
-    with loop(b, begin, end) as k:
-        row = b.gep(rows, [b.mul(k, i64(3))])
-        place, slot, offset = (b.load(b.gep(row, [i64(c)])) for c in range(3))
-        value = b.add(b.load(b.gep(slots, [slot])), offset)
-        b.store(value, b.inttoptr(place, I64.as_pointer()))
-    b.ret_void()
+    with (
+        _body(module, isa, "fill") as ((slots, rows, _, _), begin, end, _),
+        loop(begin, end) as k,
+    ):
+        row = rows.pointer(I64) + k * 3
+        place, slot, offset = (row[c] for c in range(3))
+        place.pointer(I64)[0] = slots.pointer(I64)[slot] + offset
 
 
 def _emit_epilogue(module: ir.Module, isa: Isa) -> None:
@@ -183,25 +177,18 @@ def _emit_epilogue(module: ir.Module, isa: Isa) -> None:
     among its sizes the first column and the number of columns stand (or -1), and how
     many iterations a row has.
     """
-    epilogue = ir.Function(module, EPILOGUE, "follow")
-    prepare_function(epilogue, isa)
-    b = ir.IRBuilder(epilogue.append_basic_block("entry"))
-    context, top, bottom, left, right = epilogue.args
-    words = b.inttoptr(b.ptrtoint(context, I64), I64.as_pointer())
-    values = [b.load(b.gep(words, [i64(k)])) for k in range(7)]
-    function, table, sizes, count, first, width, each = values
-    function = b.inttoptr(function, SIGNATURE.as_pointer())
-    table = b.inttoptr(table, SIGNATURE.args[0])
-    sizes = b.inttoptr(sizes, SIGNATURE.args[1])
-    rows = [b.mul(top, each), b.mul(bottom, each)]
-    copy = b.alloca(I64, MOST_SIZES)
-    with b.if_else(b.icmp_signed("<", first, i64(0))) as (whole, some):
-        with whole:
-            b.call(function, [table, sizes, *rows])
-        with some:
-            with loop(b, i64(0), count) as k:
-                b.store(b.load(b.gep(sizes, [k])), b.gep(copy, [k]))
-            b.store(left, b.gep(copy, [first]))
-            b.store(b.sub(right, left), b.gep(copy, [width]))
-            b.call(function, [table, copy, *rows])
-    b.ret_void()
+    with _function(module, isa, "follow", EPILOGUE.args) as (b, arguments):
+        context, top, bottom, left, right = arguments
+        words = Pointer(b, context.ir, I64)
+        kernel, table, sizes, count, first, width, each = (words[k] for k in range(7))
+        kernel, table = kernel.function(SIGNATURE), table.pointer(I64)
+        sizes, rows = sizes.pointer(I64), [top * each, bottom * each]
+        copy = Pointer(b, b.alloca(I64, MOST_SIZES), I64)
+        with if_else(first < 0) as (whole, some):
+            with whole:
+                call(kernel, [table, sizes, *rows])
+            with some:
+                with loop(count) as k:
+                    copy[k] = sizes[k]
+                copy[first], copy[width] = left, right - left
+                call(kernel, [table, copy, *rows])

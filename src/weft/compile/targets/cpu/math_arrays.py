@@ -21,7 +21,7 @@ from weft.compile.emit.control_flow import (
     loop,
 )
 from weft.compile.emit.isa import Isa, new_module, prepare_function
-from weft.compile.emit.math.values import shaped
+from weft.compile.emit.values import shaped
 from weft.compile.targets.cpu.object_code import compile_module, host_isa
 from weft.errors import DTypeError, ShapeError
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import Jobs
-from weft.compile.targets.cpu.matmul.tasks import JOB
+from weft.compile.targets.cpu.matmul.tasks import NAMES
 from weft.runtime.cpu.address import address, aligned_memory
 
 ndarray = np.ndarray
-_B, _C, _READY = (JOB.index(name) for name in ("*b", "*c", "*packed"))
-_SHAPE = [JOB.index(name) for name in ("n", "k", "b_row", "b_col")]
+_B, _C, _READY = (NAMES.index(name) for name in ("b", "c", "packed"))
+_SHAPE = [NAMES.index(name) for name in ("n", "k", "b_row", "b_col")]
 Stamps = Callable[[int], Any]
 
 
@@ -59,7 +59,7 @@ class Weight:
             words[self.word + _READY] = 0
 
     def _pack(self, words: ndarray, start: int) -> None:
-        job = words[self.word : self.word + len(JOB)].copy()
+        job = words[self.word : self.word + len(NAMES)].copy()
         job[_B] = start
         storage, *numbers = self.stamp
         key = id(storage), *numbers, start, *job[_SHAPE].tolist(), self.function

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I32
+from weft.compile.emit.values import Value
 from weft.compile.emit.vectors import transpose
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import For, Load, Store
@@ -75,8 +76,9 @@ def emit_transpose(b: Any, source: Any, step: Any, target: Any, element: Any) ->
                 {"float": 4, "double": 8}.get(str(element), 1), 1)  # fmt: skip
     rows = []
     for _ in range(SIDE):
-        rows.append(b.load(b.bitcast(source, kind.as_pointer()), align=width))
+        row = b.load(b.bitcast(source, kind.as_pointer()), align=width)
+        rows.append(Value(b, row))
         source = b.gep(source, [step], inbounds=True)
-    for k, row in enumerate(transpose(b, rows)):
+    for k, row in enumerate(transpose(rows)):
         place = b.gep(target, [ir.Constant(I32, k * SIDE)], inbounds=True)
         b.store(row, b.bitcast(place, kind.as_pointer()), align=width)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, I8, I32, I64, VOID, loop, when
-from weft.compile.emit.math.values import Value, fma, intrinsic, select
+from weft.compile.emit.values import Value, fma, intrinsic, select
 from weft.compile.targets.cuda.cost_model import COST, Attention
 from weft.compile.targets.cuda.kernel import barrier, special
 from weft.compile.targets.cuda.tensor_cores import (

@@ -21,7 +21,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, I32, I64, VOID
-from weft.compile.emit.math.values import Value, select
+from weft.compile.emit.values import Value, select
 
 CHUNK = 8  # half-precision numbers that are copied at once: 16 bytes
 NAMES = {"float16": "f16", "bfloat16": "bf16"}  # of dtypes, in PTX

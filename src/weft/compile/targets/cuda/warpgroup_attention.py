@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, I32, I64, loop, when
-from weft.compile.emit.math.values import Value, fma, select
+from weft.compile.emit.values import Value, fma, select
 from weft.compile.targets.cuda import attention as common
 from weft.compile.targets.cuda import warpgroups as wg
 from weft.compile.targets.cuda.attention import (

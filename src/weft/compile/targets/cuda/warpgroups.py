@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, I8, I32, I64, VOID, when
-from weft.compile.emit.math.values import Value
+from weft.compile.emit.values import Value
 from weft.compile.targets.cuda.tensor_cores import (
     NAMES,
     instruction,

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.targets.cpu.attention.record import ADDED, CHOSEN, JOB
+from weft.compile.targets.cpu.attention.record import ADDED, CHOSEN, NAMES
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 from weft.runtime.cpu.address import round_up
 
 _COST = COST.attention
 ndarray = np.ndarray
-_FIELD = {word.lstrip("*"): at for at, word in enumerate(JOB)}
-POINTERS = [word.lstrip("*") for word in JOB[1 : JOB.index("heads")]]
+_FIELD = {name: at for at, name in enumerate(NAMES)}
 _STRIDED = ("q", "k", "v", "g")
 
 
@@ -131,7 +130,7 @@ def _job(arrays: Mapping[str, ndarray], lead: int, known: Mapping[str, int]) -> 
     """The fields of a job on arrays with ``lead`` leading axes, at most two."""
     q, k, v = (arrays[name] for name in "qkv")
     mask = arrays.get("mask")
-    job = np.zeros(len(JOB), np.int64)
+    job = np.zeros(len(NAMES), np.int64)
     values: dict[str, Any] = dict(known)
     values.update(rows=q.shape[-2], keys=k.shape[-2], depth=q.shape[-1])
     values["width"] = v.shape[-1]

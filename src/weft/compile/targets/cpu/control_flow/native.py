@@ -28,8 +28,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import I8, I32, I64, POINTER, i64, loop, when
+from weft.compile.emit.control_flow import I1, I8, I32, I64, POINTER, i64
+from weft.compile.emit.flow import if_else, loop, when
 from weft.compile.emit.isa import Isa, prepare_function
+from weft.compile.emit.values import Pointer, call, select
 
 BODY = ("*slots", "*gangs", "count", "begin", "*sizes", "*flags", "flag_count")
 COND = ("*flag", "*predicate", "then_fixed", "other_fixed")  # then two bodies, rows
@@ -60,48 +62,35 @@ def emit_control_flow(module: ir.Module, isa: Isa, kind: Any, run: Any) -> None:
         function = ir.Function(module, kind, {"while": "while_loop"}.get(name, name))
         prepare_function(function, isa)
         b = ir.IRBuilder(function.append_basic_block("entry"))
-        job = b.bitcast(function.args[0], I64.as_pointer())
-        emit(_Emitter(b, job, run, known))
+        job = Pointer(b, function.args[0], I64)
+        words = {name: Pointer(b, one, I64) for name, one in known.items()}
+        emit(_Emitter(job, run, words))
 
 
 class _Emitter:
     """What the three functions share."""
 
-    def __init__(self, b: Any, job: Any, run: Any, known: dict[str, Any]) -> None:
-        self.b, self.job, self.run, self.known = b, job, run, known
+    def __init__(self, job: Pointer, run: Any, known: dict[str, Pointer]) -> None:
+        self.b, self.job, self.run, self.known = job.b, job, run, known
 
-    def word(self, at: Any) -> Any:
-        return self.b.load(self.place(at))
-
-    def place(self, at: Any) -> Any:
-        return self.b.gep(self.job, [i64(at) if isinstance(at, int) else at])
-
-    def words(self, start: Any, count: int) -> list[Any]:
-        """Words from a pointer on."""
-        return [self.b.load(self.b.gep(start, [i64(k)])) for k in range(count)]
-
-    def fields(self, names: tuple[str, ...]) -> dict[str, Any]:
-        return {name: self.word(k) for k, name in enumerate(names)}
-
-    def body(self, at: int) -> dict[str, Any]:
-        return {name: self.word(at + k) for k, name in enumerate(BODY)}
+    def fields(self, names: tuple[str, ...], at: int = 0) -> dict[str, Any]:
+        """The words of a job from a place on, by names."""
+        return {name: self.job[at + k] for k, name in enumerate(names)}
 
     def each(
         self, start: Any, count: Any, names: tuple[str, ...], do: Callable[..., None]
     ) -> Any:
         """Do something with the words of each row; gives the place behind them."""
-        b, width = self.b, len(names)
-        with loop(b, i64(0), count) as k:
-            row = self.place(b.add(start, b.mul(k, i64(width))))
-            do(*self.words(row, width))
-        return b.add(start, b.mul(count, i64(width)))
+        width = len(names)
+        with loop(count) as k:
+            row = self.job + (start + k * width)
+            do(*[row[w] for w in range(width)])
+        return start + count * width
 
     def fill(self, body: dict[str, Any], slot: Any, address: Any) -> None:
         """Put an address into a slot of a body, if that reads it."""
-        b = self.b
-        with when(b, b.icmp_signed(">=", slot, i64(0))):
-            slots = b.inttoptr(body["*slots"], I64.as_pointer())
-            b.store(address, b.gep(slots, [slot]))
+        with when(slot >= 0):
+            body["*slots"].pointer(I64)[slot] = address
 
     def go(
         self, body: dict[str, Any], flag: Any, failed: Any, first: Any = None
@@ -110,67 +99,61 @@ class _Emitter:
 
         ``first`` tells whether it is the first iteration.
         """
-        b = self.b
-        gangs = b.inttoptr(body["*gangs"], I64.as_pointer())
+        gangs = body["*gangs"].pointer(I64)
         if first is not None:
-            b.call(self.run, [gangs, i64(0), i64(1)])
-            first = b.select(first, i64(1), body["begin"])
-        b.call(self.run, [gangs, first or i64(0), body["count"]])
-        numbers = b.inttoptr(body["*sizes"], I64.as_pointer())
-        flags = b.inttoptr(body["*flags"], I64.as_pointer())
-        with loop(b, i64(0), body["flag_count"]) as k:
-            place = b.gep(numbers, [b.load(b.gep(flags, [k]))])
-            value = b.load(place)
-            with when(b, b.icmp_signed("!=", value, i64(0))):
-                b.store(i64(0), place)
-                b.store(i64(1), b.inttoptr(flag, I64.as_pointer()))
+            call(self.run, [gangs, 0, 1])
+        begin = 0 if first is None else select(first, 1, body["begin"])
+        call(self.run, [gangs, begin, body["count"]])
+        numbers = body["*sizes"].pointer(I64)
+        flags = body["*flags"].pointer(I64)
+        with loop(body["flag_count"]) as k:
+            place = numbers + flags[k]
+            with when(place.load().differs(0)):
+                place.store(0)
+                flag.pointer(I64).store(1)
         self.leave(flag, failed)
 
     def leave(self, flag: Any, failed: Any) -> None:
         """Branch away if the job's flag is set."""
         b = self.b
         on = b.append_basic_block("on")
-        bad = b.load(b.inttoptr(flag, I64.as_pointer()))
-        b.cbranch(b.icmp_signed("!=", bad, i64(0)), failed, on)
+        bad = flag.pointer(I64).load()
+        b.cbranch(bad.differs(0), failed, on)
         b.position_at_end(on)
 
     def ask(self, count: Any, every: Any, flag: Any, failed: Any) -> None:
         """After each ``every`` iterations ask whether the user wants to interrupt."""
-        b = self.b
-        poll, thread = (b.load(self.known[name]) for name in ("poll", "thread"))
-        turn = b.icmp_signed("==", b.srem(count, every), b.sub(every, i64(1)))
-        with when(b, b.and_(turn, b.icmp_signed("!=", poll, i64(0)))):
-            me = b.call(b.inttoptr(thread, THREAD.as_pointer()), [])
-            with when(b, b.icmp_signed("==", me, b.load(self.known["main"]))):
-                stop = b.call(b.inttoptr(poll, POLL.as_pointer()), [])
-                with when(b, b.icmp_signed("!=", stop, ir.Constant(I32, 0))):
-                    b.store(i64(1), b.inttoptr(flag, I64.as_pointer()))
+        poll, thread = (self.known[name].load() for name in ("poll", "thread"))
+        turn = (count % every).equals(every - 1)
+        with when(turn & poll.differs(0)):
+            me = poll.like(self.b.call(thread.function(THREAD), []))
+            with when(me.equals(self.known["main"].load())):
+                stop = poll.like(self.b.call(poll.function(POLL), []))
+                with when(stop.differs(0)):
+                    flag.pointer(I64).store(1)
         self.leave(flag, failed)
 
     def copy(self, to: Any, start: Any, nbytes: Any) -> None:
-        b = self.b
         kinds = [POINTER, POINTER, I64]
-        memcpy = b.module.declare_intrinsic("llvm.memcpy", kinds)
-        to, start = b.inttoptr(to, POINTER), b.inttoptr(start, POINTER)
-        b.call(memcpy, [to, start, nbytes, ir.Constant(ir.IntType(1), 0)])
+        memcpy = self.b.module.declare_intrinsic("llvm.memcpy", kinds)
+        call(memcpy, [to.pointer(I8), start.pointer(I8), nbytes, I1(0)])
 
     def holds(self, address: Any) -> Any:
         """Whether the truth value at an address holds."""
-        value = self.b.load(self.b.inttoptr(address, I8.as_pointer()))
-        return self.b.icmp_signed("!=", value, ir.Constant(I8, 0))
+        return address.pointer(I8).load().differs(0)
 
     def even(self, number: Any) -> Any:
-        return self.b.icmp_signed("==", self.b.and_(number, i64(1)), i64(0))
+        return (number & 1).equals(0)
 
 
 def _emit_cond(e: _Emitter) -> None:
     b, job = e.b, e.fields(COND)
     first = len(COND)
-    then, other = e.body(first), e.body(first + len(BODY))
-    rows = i64(first + 2 * len(BODY))
+    then, other = e.fields(BODY, first), e.fields(BODY, first + len(BODY))
+    rows = first + 2 * len(BODY)
     failed = b.append_basic_block("failed")
-    start = b.add(rows, b.mul(job["then_fixed"], i64(len(FIXED))))
-    with b.if_else(e.holds(job["*predicate"])) as (yes, no):
+    start = rows + job["then_fixed"] * len(FIXED)
+    with if_else(e.holds(job["*predicate"])) as (yes, no):
         with yes:
             e.each(rows, job["then_fixed"], FIXED, lambda s, a: e.fill(then, s, a))
             e.go(then, job["*flag"], failed)
@@ -184,13 +167,13 @@ def _emit_cond(e: _Emitter) -> None:
 
 def _emit_scan(e: _Emitter) -> None:
     b, job = e.b, e.fields(SCAN)
-    body = e.body(len(SCAN))
+    body = e.fields(BODY, len(SCAN))
     flag, length = job["*flag"], job["length"]
     failed = b.append_basic_block("failed")
-    start = i64(len(SCAN) + len(BODY))
+    start = len(SCAN) + len(BODY)
     rows = e.each(start, job["fixed"], FIXED, lambda s, a: e.fill(body, s, a))
-    carries = b.add(rows, b.mul(job["rows"], i64(len(ROW))))
-    back = b.icmp_signed("!=", job["reverse"], i64(0))
+    carries = rows + job["rows"] * len(ROW)
+    back = job["reverse"].differs(0)
 
     def keep(asks: Any, slot: Any, first: Any, last: Any, spare: Any, n: Any) -> None:
         e.copy(last, first, n)
@@ -199,45 +182,45 @@ def _emit_scan(e: _Emitter) -> None:
         e.copy(last, first, n)
         e.fill(body, slot, last)
 
-    with when(b, b.icmp_signed("==", length, i64(0))):
+    with when(length.equals(0)):
         e.each(carries, job["carries"], CARRY, keep)
-    held = b.add(carries, b.mul(job["carries"], i64(len(CARRY))))
+    held = carries + job["carries"] * len(CARRY)
     stacks = e.each(held, job["held"], HELD, hold)
-    one = b.select(back, i64(0), i64(1))  # from a step to the row of its new carry
+    one = select(back, 0, 1)  # from a step to the row of its new carry
 
     def begin(slot: Any, result: Any, first: Any, stack: Any, stride: Any) -> None:
-        row = b.select(back, length, i64(0))
-        e.copy(b.add(stack, b.mul(row, stride)), first, stride)
+        row = select(back, length, 0)
+        e.copy(stack + row * stride, first, stride)
 
     e.each(stacks, job["stacked"], STACKED, begin)
-    with loop(b, i64(0), length) as k:
-        left = b.sub(b.sub(length, i64(1)), k)  # iterations after this one
-        index = b.select(back, left, k)
+    with loop(length) as k:
+        left = length - 1 - k  # iterations after this one
+        index = select(back, left, k)
 
         def row(slot: Any, address: Any, stride: Any) -> None:
-            e.fill(body, slot, b.add(address, b.mul(index, stride)))
+            e.fill(body, slot, address + index * stride)
 
         def carry(
             read: Any, slot: Any, first: Any, last: Any, spare: Any, n: Any
         ) -> None:
             even = e.even(left)
-            before = b.select(even, spare, last)
-            begins = b.icmp_signed("==", k, i64(0))
-            e.fill(body, read, b.select(begins, first, before))
-            e.fill(body, slot, b.select(even, last, spare))
+            before = select(even, spare, last)
+            begins = k.equals(0)
+            e.fill(body, read, select(begins, first, before))
+            e.fill(body, slot, select(even, last, spare))
 
         def stacked(
             slot: Any, result: Any, first: Any, stack: Any, stride: Any
         ) -> None:
-            new = b.add(index, one)
-            old = b.add(index, b.sub(i64(1), one))
-            e.fill(body, slot, b.add(stack, b.mul(old, stride)))
-            e.fill(body, result, b.add(stack, b.mul(new, stride)))
+            new = index + one
+            old = index + (1 - one)
+            e.fill(body, slot, stack + old * stride)
+            e.fill(body, result, stack + new * stride)
 
         e.each(stacks, job["stacked"], STACKED, stacked)
         e.each(rows, job["rows"], ROW, row)
         e.each(carries, job["carries"], CARRY, carry)
-        e.go(body, flag, failed, b.icmp_signed("==", k, i64(0)))
+        e.go(body, flag, failed, k.equals(0))
         e.ask(k, job["poll"], flag, failed)
     b.branch(failed)
     b.position_at_end(failed)
@@ -247,9 +230,9 @@ def _emit_scan(e: _Emitter) -> None:
 def _emit_while(e: _Emitter) -> None:
     b, job = e.b, e.fields(WHILE)
     first_body = len(WHILE)
-    asks, body = e.body(first_body), e.body(first_body + len(BODY))
+    asks, body = e.fields(BODY, first_body), e.fields(BODY, first_body + len(BODY))
     flag = job["*flag"]
-    start = i64(first_body + 2 * len(BODY))
+    start = first_body + 2 * len(BODY)
     middle = e.each(start, job["asks_fixed"], FIXED, lambda s, a: e.fill(asks, s, a))
     carries = e.each(middle, job["fixed"], FIXED, lambda s, a: e.fill(body, s, a))
 
@@ -258,31 +241,31 @@ def _emit_while(e: _Emitter) -> None:
         e.fill(asks, look, last)
         e.fill(body, slot, last)
 
-    held = b.add(carries, b.mul(job["carries"], i64(len(WHILE_CARRY))))
+    held = carries + job["carries"] * len(WHILE_CARRY)
     e.each(held, job["held"], WHILE_HELD, hold)
     names = ("head", "step", "over", "failed")
     head, step, over, failed = (b.append_basic_block(name) for name in names)
-    count = b.alloca(I64)
-    b.store(i64(0), count)
+    count = Pointer(b, b.alloca(I64), I64)
+    count.store(0)
     b.branch(head)
 
     b.position_at_end(head)
-    done = b.load(count)
+    done = count.load()
     even = e.even(done)
-    begins = b.icmp_signed("==", done, i64(0))
+    begins = done.equals(0)
 
     def now(first: Any, last: Any, spare: Any) -> Any:
-        return b.select(begins, first, b.select(even, spare, last))
+        return select(begins, first, select(even, spare, last))
 
     def look(a: Any, r: Any, w: Any, first: Any, last: Any, spare: Any, n: Any) -> None:
         e.fill(asks, a, now(first, last, spare))
 
     def move(a: Any, r: Any, w: Any, first: Any, last: Any, spare: Any, n: Any) -> None:
         e.fill(body, r, now(first, last, spare))
-        e.fill(body, w, b.select(even, last, spare))
+        e.fill(body, w, select(even, last, spare))
 
     def end(a: Any, r: Any, w: Any, first: Any, last: Any, spare: Any, n: Any) -> None:
-        with when(b, b.or_(begins, even)):
+        with when(begins | even):
             e.copy(last, now(first, last, spare), n)
 
     e.each(carries, job["carries"], WHILE_CARRY, look)
@@ -290,19 +273,19 @@ def _emit_while(e: _Emitter) -> None:
     b.cbranch(e.holds(job["*predicate"]), step, over)
 
     b.position_at_end(step)
-    limit = b.load(b.inttoptr(b.load(e.known["limit"]), I64.as_pointer()))
-    with when(b, b.icmp_signed(">=", done, limit)):
-        b.store(i64(1), b.inttoptr(flag, I64.as_pointer()))
+    limit = e.known["limit"].load().pointer(I64).load()
+    with when(done >= limit):
+        flag.pointer(I64).store(1)
     e.leave(flag, failed)
     e.each(carries, job["carries"], WHILE_CARRY, move)
     e.go(body, flag, failed, begins)
     e.ask(done, job["poll"], flag, failed)
-    b.store(b.add(done, i64(1)), count)
+    count.store(done + 1)
     b.branch(head)
 
     b.position_at_end(over)
     e.each(carries, job["carries"], WHILE_CARRY, end)
-    b.store(done, b.inttoptr(job["*steps"], I64.as_pointer()))
+    job["*steps"].pointer(I64).store(done)
     b.branch(failed)
     b.position_at_end(failed)
     b.ret_void()

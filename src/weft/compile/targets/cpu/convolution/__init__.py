@@ -3,7 +3,7 @@
     emit_conv(module, dtype, isa)
 
 adds functions ``void conv_X_tasks(int64_t *job, begin, end, worker)`` that compute some
-of a job's tasks (`record.JOB` lists a job's fields, `plan.Planner` makes jobs):
+of a job's tasks (`tasks.JOB` lists a job's fields, `plan.Planner` makes jobs):
 
     image    an image from an image: y from x, or x's gradient from y's
     weight   the weights' gradient

@@ -7,8 +7,7 @@ from llvmlite import ir
 from weft.compile.emit.isa import Isa
 from weft.compile.targets.cpu.convolution.direct import Direct
 from weft.compile.targets.cpu.convolution.image import Image
-from weft.compile.targets.cpu.convolution.rectangles import emit_rectangles
-from weft.compile.targets.cpu.convolution.routines import Emitters
+from weft.compile.targets.cpu.convolution.tasks import Emitters, emit_rectangles
 from weft.compile.targets.cpu.convolution.weight_dots import Dots
 from weft.compile.targets.cpu.convolution.weight_gradient import Weight
 from weft.compile.targets.cpu.convolution.winograd import Winograd

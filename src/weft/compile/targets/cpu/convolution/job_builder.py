@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compile.targets.cpu.convolution.record import JOB
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View
+from weft.compile.targets.cpu.convolution.tasks import NAMES
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 from weft.runtime.cpu.address import ALIGNMENT
 
-_FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
+_FIELDS = {name: index for index, name in enumerate(NAMES)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
 EPILOGUE = _FIELDS["epilogue"]
 
@@ -52,7 +52,7 @@ class Draft:
 
     def __init__(self, tile: Tiling, itemsize: int) -> None:
         self.tile, self.itemsize = tile, itemsize
-        self.fields = np.zeros(len(JOB), np.int64)
+        self.fields = np.zeros(len(NAMES), np.int64)
         self.tables: list[tuple[int, np.ndarray]] = []
         self.tasks = 0
 

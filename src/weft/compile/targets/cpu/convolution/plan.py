@@ -19,11 +19,7 @@ from weft.compile.targets.cpu.convolution.job_builder import (
     plan_of,
     up,
 )  # fmt: skip
-from weft.compile.targets.cpu.convolution.partition import (
-    Work,
-    best_cut,
-    runs_of,
-)
+from weft.compile.targets.cpu.convolution.partition import Work, best_cut, runs_of
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import (
     View,
@@ -41,7 +37,7 @@ from weft.compile.targets.cpu.convolution.winograd_plans import (
     winograd_plan,
 )  # fmt: skip
 from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.matmul.tasks import JOB as PRODUCT
+from weft.compile.targets.cpu.matmul.tasks import NAMES as PRODUCT
 from weft.compile.targets.cpu.matmul.tasks import split
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 from weft.compile.tuning.choices import Columns
@@ -142,9 +138,9 @@ class Planner:
         }  # fmt: skip
         for name, value in fields.items():
             job[PRODUCT.index(name)] = value
-        pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
+        pointers = tuple(PRODUCT.index(name) for name in ("b", "a", "c"))
         workspace = self.tile.workspace * self.itemsize
-        epilogue = PRODUCT.index("*epilogue")
+        epilogue = PRODUCT.index("epilogue")
         return Plan(GEMM, [job], pointers, cut.tasks, workspace, [[]], epilogue)
 
     def _in_tiles(self, shape: Shape, rows: int, k: int, least: int = 0) -> bool:

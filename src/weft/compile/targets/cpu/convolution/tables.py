@@ -88,7 +88,7 @@ def forward_view(shape: Shape) -> View:
         Axis(count, s, -lo, tuple(d * t for t in range(k)), tuple(range(k)))
         for count, s, lo, d, k in zip(
             shape.counts, shape.stride, shape.low, shape.dilation, shape.kernel,
-            strict=True,
+            strict=True
         )
     ]  # fmt: skip
     return View(tuple(axes), shape.size)
@@ -103,7 +103,7 @@ def phase_view(shape: Shape, phase: Three) -> View:
     axes = []
     for n, k, s, lo, d, r in zip(
         shape.size, shape.kernel, shape.stride, shape.low, shape.dilation, phase,
-        strict=True,
+        strict=True
     ):  # fmt: skip
         numbers = tuple(t for t in range(k) if (r + lo - t * d) % s == 0)
         taps = tuple((r + lo - t * d) // s for t in numbers)

@@ -16,21 +16,16 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import I8, I32, I64, i64, loop
-from weft.compile.emit.vectors import (
-    at,
-    carry,
-    first_lanes,
-    minimum,
-    splat,
-    while_less,
-)  # fmt: skip
+from weft.compile.emit.control_flow import I32
+from weft.compile.emit.flow import carry, loop, while_less
+from weft.compile.emit.values import call, minimum, select
+from weft.compile.emit.vectors import first_lanes, splat
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tasks import divide
 
 ARGUMENTS = (
-    "*places places_row pixels image_step size0 size1 size2 step *taps tap_count "
-    "*masks masks_row *runs *counts begin end"
+    "i32*places places_row pixels image_step size0 size1 size2 step i32*taps tap_count "
+    "i8*masks masks_row i64*runs i64*counts begin end"
 )
 PLACES = ("size0", "size1", "size2", "left", "image")  # the rows of ``places``
 # Masks for spreading bits to every second place, the widest distance first.
@@ -41,87 +36,87 @@ def emit_windows(lib: Library) -> ir.Function:
     """The windows of columns ``begin`` to ``end``."""
     lanes = lib.tile.lanes
     with (
-        lib.function("windows", ARGUMENTS) as (b, s, function),
-        loop(b, s.begin, s.end, i64(lanes), name="j") as j,
+        lib.function("windows", ARGUMENTS) as (s, function),
+        loop(s.begin, s.end, lanes, name="j") as j,
     ):
-        s.v = b.sdiv(b.sub(j, s.begin), i64(lanes))
-        s.n, s.q = divide(b, j, s.pixels)
-        s.count = minimum(b, i64(lanes), b.sub(s.end, j))
-        _runs(b, lib, s)
-        _masks(b, lib, s)
+        s.v = (j - s.begin) // lanes
+        s.n, s.q = divide(j, s.pixels)
+        s.count = minimum(lanes, s.end - j)
+        _runs(lib, s)
+        _masks(lib, s)
     return function
 
 
-def call_windows(b: Any, function: ir.Function, s: Any, begin: Any, end: Any) -> None:
+def call_windows(function: ir.Function, s: Any, begin: Any, end: Any) -> None:
     """Windows of some of a job's columns."""
-    names = [word.lstrip("*") for word in ARGUMENTS.split()[:-2]]
-    b.call(function, [*[getattr(s, name) for name in names], begin, end])
+    names = [word.rpartition("*")[2] for word in ARGUMENTS.split()[:-2]]
+    call(function, [*[getattr(s, name) for name in names], begin, end])
 
 
-def all_whole(b: Any, s: Any, begin: Any, end: Any, lanes: int) -> Any:
+def all_whole(s: Any, begin: Any, end: Any, lanes: int) -> Any:
     """Whether each vector of some columns is one run, as an integer."""
-    rest = b.add(b.sub(end, begin), i64(lanes - 1))
+    rest = end - begin + (lanes - 1)
 
     def step(v: Any, held: list[Any]) -> list[Any]:
-        count = b.load(at(b, s.counts, v, I64), typ=I64)
-        return [b.and_(held[0], b.zext(b.icmp_signed("==", count, i64(1)), I64))]
+        count = s.counts[v]
+        return [held[0] & count.equals(1).unsigned()]
 
-    (whole,) = carry(b, i64(0), b.sdiv(rest, i64(lanes)), 1, [i64(1)], step)
+    (whole,) = carry(0, rest // lanes, 1, [1], step)
     return whole
 
 
-def _place(b: Any, s: Any, what: str, q: Any) -> Any:
+def _place(s: Any, what: str, q: Any) -> Any:
     """The address of a number of a pixel."""
-    row = b.mul(s.places_row, i64(PLACES.index(what)))
-    return at(b, s.places, b.add(row, q), I32)
+    row = s.places_row * PLACES.index(what)
+    return s.places + (row + q)
 
 
-def _runs(b: Any, lib: Library, s: Any) -> None:
+def _runs(lib: Library, s: Any) -> None:
     """Follow the lanes from run to run."""
-    first = b.mul(s.v, i64(2 * lib.tile.lanes))
-    count = at(b, s.counts, s.v, I64)
-    b.store(i64(0), count)
-    with while_less(b, i64(0), s.count) as (lane, advance):
-        q = b.add(s.q, lane)
+    first = s.v * (2 * lib.tile.lanes)
+    count = s.counts + s.v
+    count.store(0)
+    with while_less(0, s.count) as (lane, advance):
+        q = s.q + lane
         d, h, w, left, image = (
-            b.sext(b.load(_place(b, s, what, q), typ=I32), I64) for what in PLACES
+            _place(s, what, q).load(I32).signed() for what in PLACES
         )
-        length = minimum(b, left, b.sub(s.count, lane))
-        row = b.add(b.mul(b.add(b.mul(d, s.size1), h), s.size2), w)
-        offset = b.add(row, b.mul(b.add(s.n, image), s.image_step))
-        bits = b.shl(b.sub(b.shl(i64(1), length), i64(1)), lane)
-        found = b.load(count, typ=I64)
-        entry = at(b, s.runs, b.add(first, b.mul(found, i64(2))), I64)
-        b.store(b.sub(offset, b.mul(lane, s.step)), entry)
-        b.store(_spread(b, s, bits), at(b, entry, i64(1), I64))
-        b.store(b.add(found, i64(1)), count)
+        length = minimum(left, s.count - lane)
+        row = (d * s.size1 + h) * s.size2 + w
+        offset = row + (s.n + image) * s.image_step
+        bits = (1 << length) - 1 << lane
+        found = count.load()
+        entry = s.runs + (first + found * 2)
+        entry.store(offset - lane * s.step)
+        (entry + 1).store(_spread(s, bits))
+        count.store(found + 1)
         advance(length)
 
 
-def _masks(b: Any, lib: Library, s: Any) -> None:
+def _masks(lib: Library, s: Any) -> None:
     """Compare each lane's pixel under each tap with the image's sizes."""
     lanes = lib.tile.lanes
     vector = ir.VectorType(I32, lanes)
     sizes = [getattr(s, what) for what in PLACES[:3]]
-    limits = [splat(b, b.trunc(size, I32), lanes) for size in sizes]
-    starts = [b.load(_place(b, s, w, s.q), align=4, typ=vector) for w in PLACES[:3]]
-    there = first_lanes(b, s.count, lanes)
-    row = at(b, s.masks, b.mul(s.v, i64(4)), I8)
-    with loop(b, i64(0), s.tap_count, name="t") as t:
+    limits = [splat(size.cut(I32), lanes) for size in sizes]
+    starts = [_place(s, what, s.q).load(vector) for what in PLACES[:3]]
+    there = first_lanes(s.count, lanes)
+    row = s.masks + s.v * 4
+    with loop(s.tap_count, name="t") as t:
         inside = there
         for axis, (start, limit) in enumerate(zip(starts, limits, strict=True)):
-            entry = b.add(b.mul(t, i64(3)), i64(axis))
-            moved = b.load(at(b, s.taps, entry, I32), typ=I32)
-            place = b.add(start, splat(b, moved, lanes))  # below 0 is very large
-            inside = b.and_(inside, b.icmp_unsigned("<", place, limit))
-        bits = b.zext(b.bitcast(inside, ir.IntType(lanes)), I64)
-        word = at(b, row, b.mul(t, s.masks_row), I8)
-        b.store(b.trunc(_spread(b, s, bits), I32), word)
+            entry = t * 3 + axis
+            moved = s.taps[entry]
+            place = start + splat(moved, lanes)  # below 0 is very large
+            inside = inside & place.below(limit)
+        bits = inside.bitcast(ir.IntType(lanes)).unsigned()
+        word = row + t * s.masks_row
+        word.store(_spread(s, bits).cut(I32))
 
 
-def _spread(b: Any, s: Any, bits: Any) -> Any:
+def _spread(s: Any, bits: Any) -> Any:
     """Bits at every second place, if elements are read so."""
     far = bits
     for distance, mask in _SPREAD:
-        far = b.and_(b.or_(far, b.shl(far, i64(distance))), i64(mask))
-    return b.select(b.icmp_signed("==", s.step, i64(2)), far, bits)
+        far = (far | far << distance) & mask
+    return select(s.step.equals(2), far, bits)

@@ -19,10 +19,7 @@ from weft.compile.targets.cpu.convolution.job_builder import (
 from weft.compile.targets.cpu.convolution.partition import Work, best_cut
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View, tile_views
-from weft.compile.targets.cpu.convolution.winograd_transforms import (
-    SCHEMES,
-    Scheme,
-)
+from weft.compile.targets.cpu.convolution.winograd_transforms import SCHEMES, Scheme
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 

@@ -36,30 +36,27 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import I8, I32, I64, i64, loop, zeros
-from weft.compile.emit.vectors import (
-    at,
-    first_lanes,
-    load,
-    mask_of,
-    minimum,
-    splat,
-    store,
-    transpose,
-)  # fmt: skip
+from weft.compile.emit.control_flow import I32, zeros
+from weft.compile.emit.flow import loop
+from weft.compile.emit.values import minimum, select
+from weft.compile.emit.vectors import first_lanes, mask_of, shuffle, transpose
+from weft.compile.targets.cpu.convolution.epilogue import biases
 from weft.compile.targets.cpu.convolution.patches import Loader, with_loader
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 
 POINT_GAP = COST.caches.line // 4  # elements, by which points may be further apart
-TILES = "*image *windows *masks *runs *counts begin end rows *to to_row to_point step"
+TILES = (
+    "*image i64*windows i8*masks i64*runs i64*counts begin end rows *to to_row "
+    "to_point step"
+)
 KERNELS = "*sums sums_row sums_point rows count *out out_row"
 WEIGHTS = "*weights row_step k_step rows k *to to_row to_point"
 RESULTS = (
-    "*sums sums_row sums_point rows count *bias *out out_row width *masks masks_row"
+    "*sums sums_row sums_point rows count *bias *out out_row width i8*masks masks_row"
 )
-RESULTS += " *runs *counts"
-Line = Callable[[Any, list[Any]], list[Any]]
+RESULTS += " i64*runs i64*counts"
+Line = Callable[[list[Any]], list[Any]]
 
 
 class Scheme(NamedTuple):
@@ -129,67 +126,60 @@ class Transforms:
         return _emit_results(self.lib, self.scheme)
 
 
-def _both_ways(b: Any, line: Line, grid: list[list[Any]]) -> list[list[Any]]:
+def _both_ways(line: Line, grid: list[list[Any]]) -> list[list[Any]]:
     """A one-dimensional transform of the columns, then of the rows."""
-    columns = [line(b, list(column)) for column in zip(*grid, strict=True)]
-    return [line(b, list(row)) for row in zip(*columns, strict=True)]
+    columns = [line(list(column)) for column in zip(*grid, strict=True)]
+    return [line(list(row)) for row in zip(*columns, strict=True)]
 
 
-def _pixel_line(b: Any, d: list[Any]) -> list[Any]:
+def _pixel_line(d: list[Any]) -> list[Any]:
     """B' d."""
-    return [
-        b.fsub(d[0], d[2]), b.fadd(d[1], d[2]), b.fsub(d[2], d[1]), b.fsub(d[1], d[3]),
-    ]  # fmt: skip
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
 
 
-def _weight_line(b: Any, g: list[Any]) -> list[Any]:
+def _weight_line(g: list[Any]) -> list[Any]:
     """G g."""
-    half = ir.Constant(g[0].type, [0.5] * g[0].type.count)
-    ends, middle = b.fmul(half, b.fadd(g[0], g[2])), b.fmul(half, g[1])
-    return [g[0], b.fadd(ends, middle), b.fsub(ends, middle), g[2]]
+    ends, middle = 0.5 * (g[0] + g[2]), 0.5 * g[1]
+    return [g[0], ends + middle, ends - middle, g[2]]
 
 
-def _result_line(b: Any, m: list[Any]) -> list[Any]:
+def _result_line(m: list[Any]) -> list[Any]:
     """A' m."""
-    first = b.fadd(b.fadd(m[0], m[1]), m[2])
-    return [first, b.fsub(b.fsub(m[1], m[2]), m[3])]
+    first = m[0] + m[1] + m[2]
+    return [first, m[1] - m[2] - m[3]]
 
 
-def _gradient_line(b: Any, y: list[Any]) -> list[Any]:
+def _gradient_line(y: list[Any]) -> list[Any]:
     """A y."""
-    return [y[0], b.fadd(y[0], y[1]), b.fsub(y[0], y[1]), b.fneg(y[1])]
+    return [y[0], y[0] + y[1], y[0] - y[1], -y[1]]
 
 
-def _kernel_line(b: Any, m: list[Any]) -> list[Any]:
+def _kernel_line(m: list[Any]) -> list[Any]:
     """G' m."""
-    half = ir.Constant(m[0].type, [0.5] * m[0].type.count)
-    middle = b.fmul(half, b.fadd(m[1], m[2]))
-    other = b.fmul(half, b.fsub(m[1], m[2]))
-    return [b.fadd(m[0], middle), other, b.fadd(middle, m[3])]
+    middle = 0.5 * (m[1] + m[2])
+    return [m[0] + middle, 0.5 * (m[1] - m[2]), middle + m[3]]
 
 
-def _wide_pixel_line(b: Any, d: list[Any]) -> list[Any]:
-    return [*_pixel_line(b, d), b.fsub(d[3], d[4]), d[4], b.fsub(d[4], d[5])]
+def _wide_pixel_line(d: list[Any]) -> list[Any]:
+    return [*_pixel_line(d), d[3] - d[4], d[4], d[4] - d[5]]
 
 
-def _wide_weight_line(b: Any, g: list[Any]) -> list[Any]:
-    return [*_weight_line(b, g), g[3], b.fadd(g[3], g[4]), g[4]]
+def _wide_weight_line(g: list[Any]) -> list[Any]:
+    return [*_weight_line(g), g[3], g[3] + g[4], g[4]]
 
 
-def _wide_result_line(b: Any, m: list[Any]) -> list[Any]:
-    first, second = _result_line(b, m)
-    return [
-        b.fadd(first, b.fadd(m[4], m[5])), b.fadd(second, b.fsub(m[5], m[6]))
-    ]  # fmt: skip
+def _wide_result_line(m: list[Any]) -> list[Any]:
+    first, second = _result_line(m)
+    return [first + (m[4] + m[5]), second + (m[5] - m[6])]
 
 
-def _wide_gradient_line(b: Any, y: list[Any]) -> list[Any]:
-    four = _gradient_line(b, y)
+def _wide_gradient_line(y: list[Any]) -> list[Any]:
+    four = _gradient_line(y)
     return [*four, y[0], four[1], four[3]]
 
 
-def _wide_kernel_line(b: Any, m: list[Any]) -> list[Any]:
-    return [*_kernel_line(b, m), b.fadd(m[4], m[5]), b.fadd(m[5], m[6])]
+def _wide_kernel_line(m: list[Any]) -> list[Any]:
+    return [*_kernel_line(m), m[4] + m[5], m[5] + m[6]]
 
 
 SCHEMES = {
@@ -198,7 +188,7 @@ SCHEMES = {
     ),
     5: Scheme(
         5, 7, "_5x5", _wide_pixel_line, _wide_weight_line, _wide_result_line,
-        _wide_gradient_line, _wide_kernel_line,
+        _wide_gradient_line, _wide_kernel_line
     ),
 }  # fmt: skip
 
@@ -210,58 +200,58 @@ def _square(values: list[Any], size: int) -> list[list[Any]]:
 
 def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
     """``to[point, row, lane]`` for some vectors of tiles; a row is a channel."""
-    lanes, element = lib.tile.lanes, lib.element
+    lanes = lib.tile.lanes
     taps = size * size
     with (
-        lib.function(name, TILES) as (b, s, function),
-        loop(b, s.begin, s.end, name="v") as v,
+        lib.function(name, TILES) as (s, function),
+        loop(s.begin, s.end, name="v") as v,
     ):
-        start = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), element)
+        start = s.to + (v - s.begin) * lanes
 
-        def rows(b: Any, get: Loader) -> None:
-            with loop(b, i64(0), s.rows, name="r") as r:
-                first = b.mul(r, i64(taps))
-                values = [get(b, b.add(first, i64(t))) for t in range(taps)]
-                to = at(b, start, b.mul(r, s.to_row), element)
-                points = _both_ways(b, line, _square(values, size))
-                _store_points(b, lib, points, to, s.to_point)
+        def rows(get: Loader) -> None:
+            with loop(s.rows, name="r") as r:
+                first = r * taps
+                values = [get(first + t) for t in range(taps)]
+                to = start + r * s.to_row
+                points = _both_ways(line, _square(values, size))
+                _store_points(points, to, s.to_point)
 
-        with_loader(b, lib, "second", s, v, rows)
+        with_loader(lib, "second", s, v, rows)
     return function
 
 
-def _store_points(b: Any, lib: Library, grid: Any, to: Any, step: Any) -> None:
+def _store_points(grid: Any, to: Any, step: Any) -> None:
     for point, value in enumerate(itertools.chain(*grid)):
-        place = at(b, to, b.mul(step, i64(point)), lib.element)
-        store(b, value, place)
+        place = to + step * point
+        place.store(value)
 
 
 def _emit_weights(lib: Library, scheme: Scheme, rotated: bool) -> ir.Function:
     """``to[point, row, k]`` from kernels ``weights[row, k]``."""
-    lanes, element = lib.tile.lanes, lib.element
+    lanes = lib.tile.lanes
     name = f"{'turned_weights' if rotated else 'weights'}{scheme.name}"
     with (
-        lib.function(name, WEIGHTS) as (b, s, function),
-        loop(b, i64(0), s.rows) as i,
-        loop(b, i64(0), s.k, i64(lanes), name="k") as k,
+        lib.function(name, WEIGHTS) as (s, function),
+        loop(s.rows) as i,
+        loop(0, s.k, lanes, name="k") as k,
     ):
-        last = b.sub(s.k, i64(1))
+        last = s.k - 1
         places = []
         for lane in range(lanes):  # those beyond the last repeat it
-            number = minimum(b, b.add(k, i64(lane)), last)
-            offset = b.add(b.mul(i, s.row_step), b.mul(number, s.k_step))
-            places.append(at(b, s.weights, offset, element))
+            number = minimum(k + lane, last)
+            offset = i * s.row_step + number * s.k_step
+            places.append(s.weights + offset)
         taps: list[Any] = []
         for first, count in _vectors_of(scheme.taps, lanes):
-            some = first_lanes(b, i64(count), lanes)
-            starts = [at(b, place, i64(first), element) for place in places]
-            kernels = [load(b, start, lib.vector, some) for start in starts]
-            taps += transpose(b, kernels)[:count]
+            some = first_lanes(count, lanes)
+            starts = [place + first for place in places]
+            kernels = [start.load(lib.vector, some) for start in starts]
+            taps += transpose(kernels)[:count]
         if rotated:
             taps.reverse()
-        to = at(b, s.to, b.add(b.mul(i, s.to_row), k), element)
-        points = _both_ways(b, scheme.weight, _square(taps, scheme.size))
-        _store_points(b, lib, points, to, s.to_point)
+        to = s.to + (i * s.to_row + k)
+        points = _both_ways(scheme.weight, _square(taps, scheme.size))
+        _store_points(points, to, s.to_point)
     return function
 
 
@@ -272,96 +262,76 @@ def _vectors_of(count: int, lanes: int) -> list[tuple[int, int]]:
 
 def _emit_results(lib: Library, scheme: Scheme) -> ir.Function:
     """Tiles of 2x2 results, a bias added, where the result has them."""
-    lanes, element = lib.tile.lanes, lib.element
-    with lib.function(f"results{scheme.name}", RESULTS) as (b, s, function):
-        vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
-        biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
-        with loop(b, i64(0), s.rows) as row:
-            zero = ir.Constant(element, 0.0)
-            bias = _scalar_if(b, biased, at(b, s.bias, row, element), zero)
-            shift = splat(b, bias, lanes)
-            out = at(b, s.out, b.mul(row, s.out_row), element)
-            with loop(b, i64(0), vectors, name="v") as v:
-                grid = _load_points(b, lib, scheme, s, row, b.mul(v, i64(lanes)))
-                for line, pair in enumerate(_both_ways(b, scheme.result, grid)):
-                    pair = [b.fadd(value, shift) for value in pair]
-                    _put(b, lib, s, v, at(b, out, b.mul(s.width, i64(line)), element),
-                         line, pair)  # fmt: skip
+    lanes = lib.tile.lanes
+    with lib.function(f"results{scheme.name}", RESULTS) as (s, function):
+        vectors = (s.count + (lanes - 1)) // lanes
+        biased = s.bias.is_given()
+        with loop(s.rows) as row:
+            (shift,) = biases(lib, biased, s.bias + row, 1)
+            out = s.out + row * s.out_row
+            with loop(vectors, name="v") as v:
+                grid = _load_points(lib, scheme, s, row, v * lanes)
+                for line, pair in enumerate(_both_ways(scheme.result, grid)):
+                    pair = [value + shift for value in pair]
+                    _put(lib, s, v, out + s.width * line, line, pair)
     return function
 
 
 def _load_points(
-    b: Any, lib: Library, scheme: Scheme, s: Any, row: Any, j: Any
+    lib: Library, scheme: Scheme, s: Any, row: Any, j: Any
 ) -> list[list[Any]]:
     """The sums of the points of a vector of columns."""
-    offset = b.add(b.mul(row, s.sums_row), j)
-    first = at(b, s.sums, offset, lib.element)
-    steps = [b.mul(s.sums_point, i64(point)) for point in range(scheme.points)]
-    places = [at(b, first, step, lib.element) for step in steps]
-    values = [load(b, place, lib.vector) for place in places]
+    offset = row * s.sums_row + j
+    first = s.sums + offset
+    steps = [s.sums_point * point for point in range(scheme.points)]
+    places = [first + step for step in steps]
+    values = [place.load(lib.vector) for place in places]
     return _square(values, scheme.products)
 
 
 def _emit_kernels(lib: Library, scheme: Scheme) -> ir.Function:
     """``out[j, row]``, whole kernels, from sums of columns j."""
-    lanes, element = lib.tile.lanes, lib.element
+    lanes = lib.tile.lanes
     with (
-        lib.function(f"kernels{scheme.name}", KERNELS) as (b, s, function),
-        loop(b, i64(0), s.rows) as row,
-        loop(b, i64(0), s.count, i64(lanes), name="j") as j,
+        lib.function(f"kernels{scheme.name}", KERNELS) as (s, function),
+        loop(s.rows) as row,
+        loop(0, s.count, lanes, name="j") as j,
     ):
-        grid = _load_points(b, lib, scheme, s, row, j)
-        taps = list(itertools.chain(*_both_ways(b, scheme.kernel, grid)))
-        kernel = at(b, s.out, b.mul(row, i64(scheme.taps)), element)
+        grid = _load_points(lib, scheme, s, row, j)
+        taps = list(itertools.chain(*_both_ways(scheme.kernel, grid)))
+        kernel = s.out + row * scheme.taps
         for first, some in _vectors_of(scheme.taps, lanes):
-            rows = taps[first : first + some] + [zeros(lib.vector)] * (lanes - some)
-            start = at(b, kernel, i64(first), element)
-            for lane, part in enumerate(transpose(b, rows)):
-                column = b.add(j, i64(lane))
-                there = b.icmp_signed("<", column, s.count)
-                mask = first_lanes(b, b.select(there, i64(some), i64(0)), lanes)
-                store(b, part, at(b, start, b.mul(column, s.out_row), element), mask)
+            nothing = taps[0].like(zeros(lib.vector))
+            rows = taps[first : first + some] + [nothing] * (lanes - some)
+            start = kernel + first
+            for lane, part in enumerate(transpose(rows)):
+                column = j + lane
+                there = column < s.count
+                mask = first_lanes(select(there, some, 0), lanes)
+                (start + column * s.out_row).store(part, mask)
     return function
 
 
-def _scalar_if(b: Any, there: Any, place: Any, other: Any) -> Any:
-    """A number from memory if there is one."""
-    before = b.block
-    with b.if_then(there):
-        value = b.load(place, typ=other.type)
-        inside = b.block
-    phi = b.phi(other.type)
-    phi.add_incoming(other, before)
-    phi.add_incoming(value, inside)
-    return phi
-
-
-def _put(
-    b: Any, lib: Library, s: Any, v: Any, out: Any, line: int, pair: list[Any]
-) -> None:
+def _put(lib: Library, s: Any, v: Any, out: Any, line: int, pair: list[Any]) -> None:
     """A row of tiles: their left and right results alternate, run by run."""
-    lanes, element = lib.tile.lanes, lib.element
+    lanes = lib.tile.lanes
     turns = [lane + side * lanes for lane in range(lanes) for side in (0, 1)]
-    kind = ir.VectorType(I32, lanes)
-    halves = [
-        b.shuffle_vector(*pair, ir.Constant(kind, turns[i : i + lanes]))
-        for i in (0, lanes)
-    ]
-    left, right = (_word(b, s, v, 2 * line + side) for side in (0, 1))
-    there = b.or_(left, b.shl(right, i64(1)))
-    runs = at(b, s.runs, b.mul(v, i64(2 * lanes)), I64)
-    count = b.load(at(b, s.counts, v, I64), typ=I64)
-    with loop(b, i64(0), count, name="run") as r:
-        run = at(b, runs, b.mul(r, i64(2)), I64)
-        bits = b.load(at(b, run, i64(1), I64), typ=I64)
-        bits = b.and_(b.or_(bits, b.shl(bits, i64(1))), there)
-        to = at(b, out, b.load(run, typ=I64), element)
+    halves = [shuffle(pair[0], pair[1], turns[i : i + lanes]) for i in (0, lanes)]
+    left, right = (_word(s, v, 2 * line + side) for side in (0, 1))
+    there = left | right << 1
+    runs = s.runs + v * (2 * lanes)
+    count = s.counts[v]
+    with loop(count, name="run") as r:
+        run = runs + r * 2
+        bits = run[1]
+        bits = (bits | bits << 1) & there
+        to = out + run.load()
         for half, value in enumerate(halves):
-            mask = mask_of(b, b.lshr(bits, i64(half * lanes)), lanes)
-            store(b, value, at(b, to, i64(half * lanes), element), mask)
+            mask = mask_of(bits.shift_right(half * lanes), lanes)
+            (to + half * lanes).store(value, mask)
 
 
-def _word(b: Any, s: Any, v: Any, tap: int) -> Any:
+def _word(s: Any, v: Any, tap: int) -> Any:
     """The mask of one of a tile's four results."""
-    place = b.add(b.mul(s.masks_row, i64(tap)), b.mul(v, i64(4)))
-    return b.zext(b.load(at(b, s.masks, place, I8), typ=I32), I64)
+    place = s.masks_row * tap + v * 4
+    return (s.masks + place).load(I32).unsigned()

@@ -41,7 +41,7 @@ class Gemm:
 
     def __init__(
         self, dtype: str, isa: Isa, shape: int = 0, few: bool = True,
-        **options: Any,
+        **options: Any
     ) -> None:  # fmt: skip
         options = {**options, "shape": shape, "few": few}
         make = functools.partial(_module, dtype, isa, options)
@@ -102,7 +102,7 @@ class Gemm:
             a_row // item, a_col // item, b_row // item, b_col // item, n,
             0, 0, 0,
             a_batch // item, b_batch // item, m * n, cut.rows, cut.columns,
-            self._workspace(workers), self.bytes,
+            self._workspace(workers), self.bytes
         ))  # fmt: skip
         at = job.buffer_info()[0]
         if workers > 1:

@@ -17,11 +17,7 @@ import numpy as np
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand, origin
 from weft.compile.program.steps import LibraryCall, Step
-from weft.compile.program.strided_views import (
-    needs_copy,
-    outline,
-    view_of,
-)
+from weft.compile.program.strided_views import needs_copy, outline, view_of
 from weft.compile.targets.cpu.convolution.call import is_convolution
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
@@ -36,7 +32,7 @@ from weft.compile.targets.cpu.matmul.arrays import (
 from weft.compile.targets.cpu.matmul.generate import is_few, tile_for
 from weft.compile.targets.cpu.matmul.kinds import FLOATS, RESULTS
 from weft.compile.targets.cpu.matmul.tasks import (
-    JOB,
+    NAMES,
     Split,
     best_split,
     is_cut,
@@ -55,10 +51,10 @@ from weft.ops.shaping import permute_op
 from weft.runtime.cpu import pool
 
 _COST = COST.matmul
-_FIRST_ROW = JOB.index("first_row")
-CONTEXT = JOB.index("*context")
-_POINTERS = [JOB.index(f"*{name}") for name in "abc"]
-_PACKED = JOB.index("*packed")
+_FIRST_ROW = NAMES.index("first_row")
+CONTEXT = NAMES.index("context")
+_POINTERS = [NAMES.index(name) for name in "abc"]
+_PACKED = NAMES.index("packed")
 
 
 def is_product(node: Node) -> bool:
@@ -145,7 +141,7 @@ class Panels(LibraryCall):
         out = np.empty((1, array.shape[1]), array.dtype)
         cut = Split(1, 1, -(-array.shape[1] // gemm.tile.width))
         job = make_job(array[:1], array, out, cut, workspace=(0, 0))
-        job[JOB.index("k")] = array.shape[0]
+        job[NAMES.index("k")] = array.shape[0]
         offset = array.ctypes.data - start.ctypes.data
         base = self.operands[0].base
         pointers = [

@@ -13,23 +13,24 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import I1, I64, VOID, i64
-from weft.compile.emit.vectors import PTR
+from weft.compile.emit.control_flow import I64, VOID
+from weft.compile.emit.flow import when
+from weft.compile.emit.values import PTR, call, select
 
 EPILOGUE = ir.FunctionType(VOID, [PTR, I64, I64, I64, I64])
 
 
+def run_epilogue(s: Any, rows: Any, columns: Any) -> None:
+    """Call a job's epilogue for a range of rows and of columns."""
+    call(s.epilogue.address().function(EPILOGUE), [s.context, *rows, *columns])
+
+
 def call_epilogue(
-    b: Any, s: Any, top: Any, bottom: Any, left: Any, right: Any, last: Any = None
+    s: Any, top: Any, bottom: Any, left: Any, right: Any, last: Any = True
 ) -> None:
     """Call the epilogue, if there is one, for a block of C that is ``last`` in k."""
-    some = b.icmp_unsigned("!=", s.epilogue, PTR(None))
-    if last is not None:
-        some = b.and_(some, last)
-    whole = b.trunc(s.whole, I1)
-    ready = b.or_(b.not_(whole), b.icmp_signed("==", right, s.column_end))
-    with b.if_then(b.and_(some, ready)):
-        rows = b.add(s.first_row, top), b.add(s.first_row, bottom)
-        left = b.select(whole, i64(0), left)
-        called = b.inttoptr(b.ptrtoint(s.epilogue, I64), EPILOGUE.as_pointer())
-        b.call(called, [s.context, *rows, left, right])
+    whole = s.whole.holds()
+    ready = ~whole | right.equals(s.column_end)
+    with when(s.epilogue.is_given() & last & ready):
+        rows = s.first_row + top, s.first_row + bottom
+        run_epilogue(s, rows, [select(whole, 0, left), right])

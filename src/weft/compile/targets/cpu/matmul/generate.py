@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from llvmlite import ir
 
 from weft.compile.emit.isa import Isa
-from weft.compile.emit.vectors import itemsize
+from weft.compile.emit.values import itemsize
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import kind_of
 from weft.compile.targets.cpu.matmul.product import KNOWABLE, Product
@@ -60,7 +60,7 @@ def emit_gemm(
 
 def is_few(
     dtype: str, isa: Isa, shape: int, sizes: Sequence[int],
-    a: Sequence[int], b: Sequence[int], *, ready: bool = False,
+    a: Sequence[int], b: Sequence[int], *, ready: bool = False
 ) -> bool:  # fmt: skip
     """Whether a product of sizes (m, n, k) and strides is one of few rows or columns.
 
@@ -76,13 +76,20 @@ def is_few(
     """
     (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a, b
     values = SimpleNamespace(
-        m=m, n=n, k=k, a_row=a_row, a_col=a_col, b_row=b_row, b_col=b_col, keep=0,
+        m=m,
+        n=n,
+        k=k,
+        a_row=a_row,
+        a_col=a_col,
+        b_row=b_row,
+        b_col=b_col,
+        keep=0,
         ready=ready,
-    )  # fmt: skip
-    find_units(None, values)
+    )
+    find_units(values)
     tile, kind = tile_for(dtype, isa, shape), kind_of(dtype, isa)
-    values.is_flat = is_flat(None, values, tile, kind)
-    return any(conditions(None, values, tile, kind))
+    values.is_flat = is_flat(values, tile, kind)
+    return any(conditions(values, tile, kind))
 
 
 def workspace_bytes(dtype: str, isa: Isa, shape: int = 0) -> int:

@@ -19,12 +19,8 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, F64, I8, I32
 from weft.compile.emit.isa import Isa
-from weft.compile.emit.math.conversions import (
-    I16,
-    bfloat16_to_float,
-    float16_to_float,
-)
-from weft.compile.emit.vectors import fma, intrinsic
+from weft.compile.emit.math.conversions import I16, bfloat16_to_float, float16_to_float
+from weft.compile.emit.values import call, declared, fma
 from weft.errors import DTypeError
 
 
@@ -51,17 +47,17 @@ class Kind:
         """Tells code for A's items from code for B's, where they differ."""
         return ""
 
-    def widen(self, b: Any, items: Any, right: bool) -> Any:
+    def widen(self, items: Any, right: bool) -> Any:
         """Items, of B if ``right``, as elements."""
         return items
 
-    def words(self, b: Any, items: Any, right: bool) -> Any:
+    def words(self, items: Any, right: bool) -> Any:
         """A vector of items as a vector of words, ``group`` items each."""
-        return self.widen(b, items, right)
+        return self.widen(items, right)
 
-    def dot(self, b: Any, left: Any, right: Any, sums: Any) -> Any:
+    def dot(self, left: Any, right: Any, sums: Any) -> Any:
         """Words of A times words of B, added to sums."""
-        return fma(b, left, right, sums)
+        return fma(left, right, sums)
 
 
 class Half(Kind):
@@ -71,10 +67,10 @@ class Half(Kind):
         super().__init__(I16, F32)
         self.name, self.native = name, native
 
-    def widen(self, b: Any, items: Any, right: bool) -> Any:
+    def widen(self, items: Any, right: bool) -> Any:
         if self.name == "bfloat16":
-            return bfloat16_to_float(b, items)
-        return float16_to_float(b, items, native=self.native)
+            return bfloat16_to_float(items)
+        return float16_to_float(items, native=self.native)
 
 
 class Pairs(Half):
@@ -88,16 +84,16 @@ class Pairs(Half):
     def __init__(self) -> None:
         super().__init__("bfloat16", True)
 
-    def words(self, b: Any, items: Any, right: bool) -> Any:
-        return b.bitcast(items, ir.VectorType(F32, items.type.count // 2))
+    def words(self, items: Any, right: bool) -> Any:
+        return items.bitcast(ir.VectorType(F32, items.type.count // 2))
 
-    def dot(self, b: Any, left: Any, right: Any, sums: Any) -> Any:
+    def dot(self, left: Any, right: Any, sums: Any) -> Any:
         lanes = sums.type.count
         integers = ir.VectorType(I32, lanes)
         kind = ir.FunctionType(sums.type, [sums.type, integers, integers])
         name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
-        words = [b.bitcast(x, integers) for x in (left, right)]
-        return b.call(intrinsic(b, name, kind), [sums, *words])
+        words = [x.bitcast(integers) for x in (left, right)]
+        return call(declared(sums.b, name, kind), [sums, *words])
 
 
 class Bytes(Kind):
@@ -110,11 +106,8 @@ class Bytes(Kind):
     def tag(self, right: bool) -> str:
         return "u" if self.unsigned[right] else "s"
 
-    def widen(self, b: Any, items: Any, right: bool) -> Any:
-        wide = I32
-        if isinstance(items.type, ir.VectorType):
-            wide = ir.VectorType(I32, items.type.count)
-        return b.zext(items, wide) if self.unsigned[right] else b.sext(items, wide)
+    def widen(self, items: Any, right: bool) -> Any:
+        return items.unsigned(I32) if self.unsigned[right] else items.signed(I32)
 
 
 class Twos(Bytes):
@@ -122,19 +115,17 @@ class Twos(Bytes):
 
     group = 2
 
-    def words(self, b: Any, items: Any, right: bool) -> Any:
-        count = items.type.count
-        wide = ir.VectorType(I16, count)
-        made = b.zext(items, wide) if self.unsigned[right] else b.sext(items, wide)
-        return b.bitcast(made, ir.VectorType(I32, count // 2))
+    def words(self, items: Any, right: bool) -> Any:
+        wide = items.unsigned(I16) if self.unsigned[right] else items.signed(I16)
+        return wide.bitcast(ir.VectorType(I32, items.type.count // 2))
 
-    def dot(self, b: Any, left: Any, right: Any, sums: Any) -> Any:
+    def dot(self, left: Any, right: Any, sums: Any) -> Any:
         lanes = sums.type.count
         pairs = ir.VectorType(I16, 2 * lanes)
         kind = ir.FunctionType(sums.type, [pairs, pairs])
         name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-        call = intrinsic(b, f"llvm.x86.{name[lanes]}", kind)
-        return b.add(sums, b.call(call, [b.bitcast(x, pairs) for x in (left, right)]))
+        multiply = declared(sums.b, f"llvm.x86.{name[lanes]}", kind)
+        return sums + call(multiply, [x.bitcast(pairs) for x in (left, right)])
 
 
 class Fours(Bytes):
@@ -156,26 +147,24 @@ class Fours(Bytes):
         """Sums of rows are not known there."""
         return Twos(self.unsigned)
 
-    def words(self, b: Any, items: Any, right: bool) -> Any:
+    def words(self, items: Any, right: bool) -> Any:
         if right and self.shifted:
-            items = b.xor(items, ir.Constant(items.type, [I8(-128)] * items.type.count))
-        return b.bitcast(items, ir.VectorType(I32, items.type.count // 4))
+            items = items ^ -128
+        return items.bitcast(ir.VectorType(I32, items.type.count // 4))
 
-    def dot(self, b: Any, left: Any, right: Any, sums: Any) -> Any:
+    def dot(self, left: Any, right: Any, sums: Any) -> Any:
         kind = ir.FunctionType(sums.type, [sums.type] * 3)
         name = f"llvm.x86.avx512.vpdpbusd.{32 * sums.type.count}"
         order = (left, right) if self.unsigned[0] else (right, left)
-        return b.call(intrinsic(b, name, kind), [sums, *order])
+        return call(declared(sums.b, name, kind), [sums, *order])
 
-    def row_sums(self, b: Any, left: Any, sums: Any) -> Any:
+    def row_sums(self, left: Any, sums: Any) -> Any:
         """The sums of the items of words of A, added to sums."""
-        ones = ir.Constant(left.type, [0x01010101] * left.type.count)
-        return self.dot(b, left, ones, sums)
+        return self.dot(left, left.like(0x01010101), sums)
 
-    def correction(self, b: Any, sums: Any) -> Any:
+    def correction(self, sums: Any) -> Any:
         """The correction of C for these sums of A's rows."""
-        by = b.shl(sums, ir.Constant(sums.type, [7] * sums.type.count))
-        return by if self.unsigned[0] else b.neg(by)
+        return sums << 7 if self.unsigned[0] else -(sums << 7)
 
 
 FLOATS = {"float32": Kind(F32), "float64": Kind(F64)}

@@ -13,20 +13,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import I1, I8, I64, i64, loop, zeros
-from weft.compile.emit.known_values import both, branch, compare, negate
-from weft.compile.emit.vectors import (
-    ITEMSIZE,
-    at,
-    choose,
-    first_lanes,
-    fma,
-    lane,
-    load,
-    minimum,
-    splat,
-    store,
-)  # fmt: skip
+from weft.compile.emit.control_flow import I8, zeros
+from weft.compile.emit.flow import branch, choose, if_else, loop, when
+from weft.compile.emit.values import ITEMSIZE, call, equal, fma, minimum, negate, select
+from weft.compile.emit.vectors import first_lanes, lane, splat
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.dots import (
     added,
@@ -41,7 +31,7 @@ from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
 _COST, _ALIAS = COST.matmul, COST.caches.alias
-SUMS = "*big big_k count *small small_row small_k few k *sums"
+SUMS = "item*big big_k count item*small small_row small_k few k *sums"
 DELIVER = "*sums count few *c c_row by_rows keep"
 
 
@@ -75,82 +65,79 @@ class Skinny:
     @functools.cached_property
     def deliver_several(self) -> ir.Function:
         """The function that stores the sums of several rows in C."""
-        with self.lib.function("deliver_several", DELIVER) as (b, s, function):
-            _deliver_columns(b, self.lib, s, self.short_chunk)
+        with self.lib.function("deliver_several", DELIVER) as (s, function):
+            _deliver_columns(self.lib, s, self.short_chunk)
         return function
 
-    def emit(self, b: Any, s: Any, otherwise: Callable[[], None]) -> None:
+    def emit(self, s: Any, otherwise: Callable[[], None]) -> None:
         """The skinny ways where they pay (``when_skinny``), else ``otherwise``."""
         dots, several, sums = self._dots, self._several_dots, self._sums
         how = (dots, True), (dots, False), (several, False), (sums, True), (sums, False)
         cases = [(p, *way) for p, way in zip(s.when_skinny, how, strict=True)]
-        self._first(b, s, cases, otherwise)
+        self._first(s, cases, otherwise)
 
-    def _first(self, b: Any, s: Any, cases: list[Any], otherwise: Any) -> None:
+    def _first(self, s: Any, cases: list[Any], otherwise: Any) -> None:
         if not cases:
             return otherwise()
         (condition, way, by_rows), *rest = cases
         branch(
-            b,
             condition,
-            lambda: self._way(b, s, way, by_rows),
-            lambda: self._first(b, s, rest, otherwise),
+            lambda: self._way(s, way, by_rows),
+            lambda: self._first(s, rest, otherwise),
         )
 
-    def _way(self, b: Any, s: Any, way: Any, by_rows: bool) -> None:
-        way(b, _Sides(b, s, self.lib, by_rows), s)
-        call_epilogue(b, s, s.row_begin, s.row_end, s.column_begin, s.column_end)
+    def _way(self, s: Any, way: Any, by_rows: bool) -> None:
+        way(_Sides(s, self.lib, by_rows), s)
+        call_epilogue(s, s.row_begin, s.row_end, s.column_begin, s.column_end)
 
-    def _dots(self, b: Any, side: _Sides, s: Any) -> None:
+    def _dots(self, side: _Sides, s: Any) -> None:
         """Blocks of k as long as the packed small operand fits the workspace."""
-        lib, reach = self.lib, i64(self.reach)
-        buffer = at(b, s.workspace, i64(self.most * self.chunk), lib.element)
-        packed = b.icmp_signed("!=", side.small_k, i64(1))
+        reach = self.reach
+        buffer = s.workspace + self.most * self.chunk
+        packed = side.small_k.differs(1)
         dots = self._function(emit_dots, side.by_rows)
-        with loop(b, i64(0), side.count, i64(self.chunk), name="x") as x:
-            count = minimum(b, i64(self.chunk), b.sub(side.count, x))
-            rows = at(b, side.big, b.mul(x, side.big_row), lib.item)
-            with loop(b, i64(0), s.k, reach, name="p") as p:
-                deep = minimum(b, reach, b.sub(s.k, p))
-                small = at(b, side.small, b.mul(p, side.small_k), lib.item)
-                with b.if_then(packed):
+        with loop(0, side.count, self.chunk, name="x") as x:
+            count = minimum(self.chunk, side.count - x)
+            rows = side.big + x * side.big_row
+            with loop(0, s.k, reach, name="p") as p:
+                deep = minimum(reach, s.k - p)
+                small = side.small + p * side.small_k
+                with when(packed):
                     strides = [side.small_row, side.small_k]
                     part = [small, *strides, buffer, reach, side.few, deep]
-                    b.call(self.packing.gather, part)
-                small = b.select(packed, buffer, small)
-                row = b.select(packed, reach, side.small_row)
-                big = [at(b, rows, p, lib.item), side.big_row, count]
-                b.call(dots, [*big, small, row, side.few, deep, p, s.workspace])
-            self._deliver(b, side, s, x, count, s.workspace)
+                    call(self.packing.gather, part)
+                small = select(packed, buffer, small)
+                row = select(packed, reach, side.small_row)
+                big = [rows + p, side.big_row, count]
+                call(dots, [*big, small, row, side.few, deep, p, s.workspace])
+            self._deliver(side, s, x, count, s.workspace)
 
-    def _several_dots(self, b: Any, side: _Sides, s: Any) -> None:
+    def _several_dots(self, side: _Sides, s: Any) -> None:
         """The same for more rows of the small operand, which are contiguous."""
-        lib, chunk = self.lib, i64(self.short_chunk)
+        chunk = self.short_chunk
         dots = self._function(emit_several_dots, side.by_rows)
-        with loop(b, i64(0), side.count, chunk, name="x") as x:
-            count = minimum(b, chunk, b.sub(side.count, x))
-            rows = at(b, side.big, b.mul(x, side.big_row), lib.item)
-            with loop(b, i64(0), s.k, i64(self.stretch), name="p") as p:
-                deep = minimum(b, i64(self.stretch), b.sub(s.k, p))
-                big = [at(b, rows, p, lib.item), side.big_row, count]
-                small = [at(b, side.small, p, lib.item), side.small_row, side.few]
-                b.call(dots, [*big, *small, deep, p, s.workspace])
-            self._deliver(b, side, s, x, count, s.workspace, several=True)
+        with loop(0, side.count, chunk, name="x") as x:
+            count = minimum(chunk, side.count - x)
+            rows = side.big + x * side.big_row
+            with loop(0, s.k, self.stretch, name="p") as p:
+                deep = minimum(self.stretch, s.k - p)
+                big = [rows + p, side.big_row, count]
+                small = [side.small + p, side.small_row, side.few]
+                call(dots, [*big, *small, deep, p, s.workspace])
+            self._deliver(side, s, x, count, s.workspace, several=True)
 
-    def _sums(self, b: Any, side: _Sides, s: Any) -> None:
-        lib = self.lib
-        with loop(b, i64(0), side.count, i64(self.chunk)) as x:
-            count = minimum(b, i64(self.chunk), b.sub(side.count, x))
-            big = at(b, side.big, x, lib.item)
+    def _sums(self, side: _Sides, s: Any) -> None:
+        with loop(0, side.count, self.chunk) as x:
+            count = minimum(self.chunk, side.count - x)
+            big = side.big + x
             small = [side.small, side.small_row, side.small_k, side.few, s.k]
-            sums = _apart(b, s.workspace, big)
-            call = self._function(_emit_sums, side.by_rows)
-            b.call(call, [big, side.big_k, count, *small, sums])
-            self._deliver(b, side, s, x, count, sums)
+            sums = _apart(s.workspace, big)
+            function = self._function(_emit_sums, side.by_rows)
+            call(function, [big, side.big_k, count, *small, sums])
+            self._deliver(side, s, x, count, sums)
 
     def _deliver(
         self,
-        b: Any,
         side: _Sides,
         s: Any,
         x: Any,
@@ -161,45 +148,45 @@ class Skinny:
     ) -> None:
         """Finished sums to C, from its row or column x on."""
         deliver = self.deliver_several if several else self.deliver
-        c = at(b, side.c, b.mul(x, side.c_big), self.lib.element)
-        place = [c, s.c_row, i64(int(side.by_rows)), s.keep]
-        b.call(deliver, [sums, count, side.few, *place])
+        c = side.c + x * side.c_big
+        place = [c, s.c_row, int(side.by_rows), s.keep]
+        call(deliver, [sums, count, side.few, *place])
 
 
-def find_units(b: Any, s: Any) -> None:
+def find_units(s: Any) -> None:
     """Note which strides are 1."""
     for name in ("a_row", "a_col", "b_row", "b_col"):
-        setattr(s, f"unit_{name}", compare(b, "==", getattr(s, name), 1))
+        setattr(s, f"unit_{name}", equal(getattr(s, name), 1))
 
 
-def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
+def conditions(s: Any, tile: Tiling, kind: Kind) -> list[Any]:
     """When each of the skinny ways pays, by sizes and strides, which may be known.
 
     In this order: dot products of A's rows, of B's columns, of several rows; sums of
     A's columns, of B's rows.
     """
     limit, many = few_limit(tile), _COST.long * tile.lanes
-    narrow, flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
-    tall, wide, long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
-    rows = both(b, both(b, long, wide), both(b, s.unit_b_row, s.unit_a_col))
+    narrow, flat = (size <= limit for size in (s.n, s.m))
+    tall, wide, long = (size >= many for size in (s.m, s.n, s.k))
+    rows = long & wide & (s.unit_b_row & s.unit_a_col)
     most = several_limit(tile, kind)
-    several = both(b, compare(b, "<=", s.m, most), rows) if most else False
+    several = (s.m <= most) & rows if most else False
     return [
-        both(b, long, both(b, narrow, s.unit_a_col)),
-        both(b, long, both(b, flat, s.unit_b_row)),
+        long & (narrow & s.unit_a_col),
+        long & (flat & s.unit_b_row),
         # B would have to be packed for a few rows.
-        both(b, several, both(b, negate(b, s.is_flat), negate(b, s.ready))),
-        both(b, tall, both(b, narrow, s.unit_a_row)),
-        both(b, wide, both(b, flat, s.unit_b_col)),
+        several & (negate(s.is_flat) & negate(s.ready)),
+        tall & (narrow & s.unit_a_row),
+        wide & (flat & s.unit_b_col),
     ]
 
 
-def _apart(b: Any, workspace: Any, big: Any) -> Any:
+def _apart(workspace: Any, big: Any) -> Any:
     """An address for sums, half a page from where big's rows begin."""
-    distance = b.sub(b.ptrtoint(big, I64), b.ptrtoint(workspace, I64))
-    middle = b.add(distance, i64(_ALIAS // 2))
-    shift = b.and_(middle, i64(_ALIAS - COST.caches.line))
-    return at(b, workspace, shift, I8)
+    distance = big.address() - workspace.address()
+    middle = distance + _ALIAS // 2
+    shift = middle & _ALIAS - COST.caches.line
+    return workspace.of(I8) + shift
 
 
 def few_limit(tile: Tiling) -> int:
@@ -210,119 +197,115 @@ def few_limit(tile: Tiling) -> int:
 class _Sides:
     """Operands by role: A is big and C's rows are many, or B and C's columns are."""
 
-    def __init__(self, b: Any, s: Any, lib: Library, by_rows: bool) -> None:
+    def __init__(self, s: Any, lib: Library, by_rows: bool) -> None:
         self.by_rows = by_rows
-        a = at(b, s.a, b.mul(s.row_begin, s.a_row), lib.item)
-        right = at(b, s.b, b.mul(s.column_begin, s.b_col), lib.item)
-        offset = b.add(b.mul(s.row_begin, s.c_row), s.column_begin)
-        self.c = at(b, s.c, offset, lib.element)
-        rows = b.sub(s.row_end, s.row_begin)
-        columns = b.sub(s.column_end, s.column_begin)
-        left = a, s.a_row, s.a_col, rows, s.c_row
-        other = right, s.b_col, s.b_row, columns, i64(1)
+        a = s.a + s.row_begin * s.a_row
+        right = s.b + s.column_begin * s.b_col
+        offset = s.row_begin * s.c_row + s.column_begin
+        self.c = s.c + offset
+        rows = s.row_end - s.row_begin
+        columns = s.column_end - s.column_begin
+        left: Any = a, s.a_row, s.a_col, rows, s.c_row
+        other: Any = right, s.b_col, s.b_row, columns, 1
         big, small = (left, other) if by_rows else (other, left)
         self.big, self.big_row, self.big_k, self.count, self.c_big = big
-        self.small, self.small_row, self.small_k, self.few, self.c_small = small
+        self.small, self.small_row, self.small_k, self.few, _ = small
 
 
-def _write(b: Any, s: Any, value: Any, pointer: Any, mask: Any) -> None:
+def _write(s: Any, value: Any, pointer: Any, mask: Any) -> None:
     """Finished lanes to C: added to it if asked."""
-    add = functools.partial(added, b, value, pointer, mask)
-    (done,) = choose(b, b.trunc(s.keep, I1), [value], add)
-    store(b, done, pointer, mask)
+    (done,) = choose(s.keep.holds(), [value], lambda: added(value, pointer, mask))
+    pointer.store(done, mask)
 
 
 def _emit_sums(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """``sums[q, x] = sum over k of small[q, k] * big[k, x]``, in order of k."""
-    with lib.function(f"sums{tag}", SUMS) as (b, s, function):
+    with lib.function(f"sums{tag}", SUMS) as (s, function):
         s.by_rows = by_rows
-        one = b.icmp_signed("==", s.few, i64(1))
-        with b.if_else(one) as (single, several):
+        one = s.few.equals(1)
+        with if_else(one) as (single, several):
             with single:
-                _add_up(b, lib, s, 1, chunk)
-            with several, b.if_then(b.icmp_signed(">", s.few, i64(0))):
-                _add_up(b, lib, s, most, chunk)
+                _add_up(lib, s, 1, chunk)
+            with several, when(s.few > 0):
+                _add_up(lib, s, most, chunk)
     return function
 
 
-def _add_up(b: Any, lib: Library, s: Any, few: int, chunk: int) -> None:
+def _add_up(lib: Library, s: Any, few: int, chunk: int) -> None:
     zero = zeros(lib.vector)
     for q in range(few):
-        row = at(b, s.sums, i64(q * chunk), lib.element)
-        with loop(b, i64(0), s.count, i64(lib.tile.lanes)) as x:
-            store(b, zero, at(b, row, x, lib.element))
+        row = s.sums + q * chunk
+        with loop(0, s.count, lib.tile.lanes) as x:
+            row[x] = zero
     steps = _COST.added_columns // min(few, 2)  # scales are held in registers
-    whole = b.mul(b.sdiv(s.k, i64(steps)), i64(steps))
-    with loop(b, i64(0), whole, i64(steps)) as k:
-        _add_columns(b, lib, s, few, chunk, k, steps)
-    with loop(b, whole, s.k) as k:
-        _add_columns(b, lib, s, few, chunk, k, 1)
+    whole = s.k // steps * steps
+    with loop(0, whole, steps) as k:
+        _add_columns(lib, s, few, chunk, k, steps)
+    with loop(whole, s.k) as k:
+        _add_columns(lib, s, few, chunk, k, 1)
 
 
 def _add_columns(
-    b: Any, lib: Library, s: Any, few: int, chunk: int, k: Any, steps: int
+    lib: Library, s: Any, few: int, chunk: int, k: Any, steps: int
 ) -> None:
     """Add ``steps`` rows of big, from row k on, to each of the sums."""
-    kind, lanes, element = lib.kind, lib.tile.lanes, lib.element
+    kind, lanes = lib.kind, lib.tile.lanes
     items = ir.VectorType(lib.item, lanes)
-    last = b.sub(s.few, i64(1))
+    last = s.few - 1
     big, scale = [], []
     for u in range(steps):
-        here = b.add(k, i64(u))
-        big.append(at(b, s.big, b.mul(here, s.big_k), lib.item))
+        here = k + u
+        big.append(s.big + here * s.big_k)
         for q in range(few):
-            row = b.mul(minimum(b, i64(q), last), s.small_row)
-            item = at(b, s.small, b.add(row, b.mul(here, s.small_k)), lib.item)
-            one = kind.widen(b, b.load(item, typ=lib.item), s.by_rows)
-            scale.append(splat(b, one, lanes))
-    sums = [at(b, s.sums, i64(q * chunk), element) for q in range(few)]
+            row = minimum(q, last) * s.small_row
+            item = s.small + (row + here * s.small_k)
+            one = kind.widen(item.load(), s.by_rows)
+            scale.append(splat(one, lanes))
+    sums = [s.sums + q * chunk for q in range(few)]
 
     def add(x: Any, mask: Any = None) -> None:
-        found = [load(b, at(b, row, x, lib.item), items, mask) for row in big]
-        values = [kind.widen(b, one, not s.by_rows) for one in found]
-        for q, place in enumerate(at(b, row, x, element) for row in sums):
-            sum_ = load(b, place, lib.vector)
+        found = [(row + x).load(items, mask) for row in big]
+        values = [kind.widen(one, not s.by_rows) for one in found]
+        for q, place in enumerate(row + x for row in sums):
+            sum_ = place.load(lib.vector)
             for u, value in enumerate(values):
-                sum_ = fma(b, scale[u * few + q], value, sum_)
-            store(b, sum_, place)
+                sum_ = fma(scale[u * few + q], value, sum_)
+            place.store(sum_)
 
-    whole = b.mul(b.sdiv(s.count, i64(lanes)), i64(lanes))
-    with loop(b, i64(0), whole, i64(lanes)) as x:
+    whole = s.count // lanes * lanes
+    with loop(0, whole, lanes) as x:
         add(x)
-    rest = b.sub(s.count, whole)
-    with b.if_then(b.icmp_signed(">", rest, i64(0))):
-        add(whole, first_lanes(b, rest, lanes))
+    rest = s.count - whole
+    with when(rest > 0):
+        add(whole, first_lanes(rest, lanes))
 
 
 def _emit_deliver(lib: Library, most: int, chunk: int) -> ir.Function:
     """Sums to C: ``C[x, q]`` if ``by_rows``, else ``C[q, x]``."""
-    with lib.function("deliver", DELIVER) as (b, s, function):
+    with lib.function("deliver", DELIVER) as (s, function):
         branch(
-            b,
-            b.trunc(s.by_rows, I1),
-            lambda: _deliver_rows(b, lib, s, most, chunk),
-            lambda: _deliver_columns(b, lib, s, chunk),
+            s.by_rows.holds(),
+            lambda: _deliver_rows(lib, s, most, chunk),
+            lambda: _deliver_columns(lib, s, chunk),
         )
     return function
 
 
-def _deliver_rows(b: Any, lib: Library, s: Any, most: int, chunk: int) -> None:
-    mask = first_lanes(b, s.few, lib.tile.lanes)
-    with loop(b, i64(0), s.count) as x:
-        items = [
-            at(b, s.sums, b.add(x, i64(q * chunk)), lib.element) for q in range(most)
-        ]
-        value = lane(b, lib.vector, [b.load(i, typ=lib.element) for i in items])
-        pointer = at(b, s.c, b.mul(x, s.c_row), lib.element)
-        _write(b, s, value, pointer, mask)
+def _deliver_rows(lib: Library, s: Any, most: int, chunk: int) -> None:
+    mask = first_lanes(s.few, lib.tile.lanes)
+    with loop(s.count) as x:
+        items = [s.sums + (x + q * chunk) for q in range(most)]
+        value = lane(lib.vector, [i.load() for i in items])
+        pointer = s.c + x * s.c_row
+        _write(s, value, pointer, mask)
 
 
-def _deliver_columns(b: Any, lib: Library, s: Any, chunk: int) -> None:
+def _deliver_columns(lib: Library, s: Any, chunk: int) -> None:
     lanes = lib.tile.lanes
-    with loop(b, i64(0), s.few) as q, loop(b, i64(0), s.count, i64(lanes)) as x:
-        source = at(b, s.sums, b.add(b.mul(q, i64(chunk)), x), lib.element)
-        pointer = at(b, s.c, b.add(b.mul(q, s.c_row), x), lib.element)
-        mask = first_lanes(b, b.sub(s.count, x), lanes)
-        _write(b, s, load(b, source, lib.vector), pointer, mask)
+    with loop(s.few) as q, loop(0, s.count, lanes) as x:
+        source = s.sums + (q * chunk + x)
+        pointer = s.c + (q * s.c_row + x)
+        mask = first_lanes(s.count - x, lanes)
+        _write(s, source.load(lib.vector), pointer, mask)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from weft.compile.emit.control_flow import I8, I64, i64, loop
-from weft.compile.emit.vectors import PTR, at, choose, minimum, while_less
+from weft.compile.emit.flow import choose, loop, while_less
+from weft.compile.emit.values import PTR, Pointer, call, minimum, select
 from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.matmul.functions import Library
+from weft.compile.targets.cpu.matmul.functions import Library, names_of
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
@@ -26,11 +26,13 @@ _COST = COST.matmul
 # pool, which keeps its status in front; worker w has the workspace at
 # ``workspace + w * workspace_bytes``.
 JOB = [
-    "status", "*a", "*b", "*c", "*packed", "*epilogue", "*context", "m", "n", "k",
-    "a_row", "a_col", "b_row", "b_col", "c_row", "keep", "whole", "first_row",
-    "a_batch", "b_batch", "c_batch", "task_rows", "task_columns", "*workspace",
+    "status", "item*a", "item*b", "*c", "*packed", "*epilogue", "*context", "m", "n",
+    "k", "a_row", "a_col", "b_row", "b_col", "c_row", "keep", "whole", "first_row",
+    "a_batch", "b_batch", "c_batch", "task_rows", "task_columns", "i8*workspace",
     "workspace_bytes",
 ]  # fmt: skip
+NAMES = names_of(JOB)
+TASKS = "i64*job begin end worker"
 
 
 class Split(NamedTuple):
@@ -134,19 +136,15 @@ def _ceil(x: int, y: int) -> int:
 
 def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
     """``void name_tasks(job, begin, end, worker)``: a loop body for the thread pool."""
-    arguments = "*job begin end worker"
-    with lib.function("tasks", arguments, public=True) as (b, s, function):
-        job = SimpleNamespace(**fields(b, s.job, JOB))
-        offset = b.mul(s.worker, job.workspace_bytes)
-        job.workspace = at(b, job.workspace, offset, I8)
-        down = block_count(b, job.m, job.task_rows)
-        job.across = block_count(b, job.n, job.task_columns)
-        with while_less(b, s.begin, s.end) as (task, advance):
-            block, first = divide(b, task, down)
-            last = minimum(b, down, b.add(first, b.sub(s.end, task)))
-            call = _arguments(b, lib, job, block, first, last)
-            b.call(product, call)
-            advance(b.sub(last, first))
+    with lib.function("tasks", TASKS, public=True) as (s, function):
+        job = read_job(lib, JOB, s.job, s.worker)
+        down = block_count(job.m, job.task_rows)
+        job.across = block_count(job.n, job.task_columns)
+        with while_less(s.begin, s.end) as (task, advance):
+            block, first = divide(task, down)
+            last = minimum(down, first + (s.end - task))
+            call(product, _arguments(lib, job, block, first, last))
+            advance(last - first)
     return function
 
 
@@ -155,63 +153,74 @@ def emit_pack(lib: Library, packing: Packing) -> ir.Function:
 
     A task is a panel. The job is that of a product; the panels are stored at its ``c``.
     """
-    tile, element = lib.tile, lib.element
-    with lib.function("pack", "*job begin end worker", public=True) as (b, s, function):
-        job = SimpleNamespace(**fields(b, s.job, JOB))
+    tile = lib.tile
+    with lib.function("pack", TASKS, public=True) as (s, function):
+        job = read_job(lib, JOB, s.job, s.worker)
         for name in ("b_row", "b_col"):
-            unit = b.icmp_signed("==", getattr(job, name), i64(1))
+            unit = getattr(job, name).equals(1)
             setattr(job, f"unit_{name}", unit)
-        length = panel_length(b, words_of(b, job.k, lib.kind), tile.lanes)
-        with loop(b, s.begin, s.end) as q:
-            j = b.mul(q, i64(tile.width))
-            here = at(b, job.b, b.mul(j, job.b_col), lib.item)
-            to = at(b, job.c, b.mul(j, length), element)
-            count = minimum(b, i64(tile.width), b.sub(job.n, j))
-            packing.panel(b, job, here, to, job.k, count)
+        length = panel_length(words_of(job.k, lib.kind), tile.lanes)
+        with loop(s.begin, s.end) as q:
+            j = q * tile.width
+            here = job.b + j * job.b_col
+            to = job.c + j * length
+            count = minimum(tile.width, job.n - j)
+            packing.panel(job, here, to, job.k, count)
     return function
 
 
-def divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def divide(x: Any, y: Any) -> tuple[Any, Any]:
     """Quotient and remainder; division by one, the usual case, is not carried out."""
-    many = b.icmp_signed("!=", y, i64(1))
-    (quotient,) = choose(b, many, [x], lambda: [b.sdiv(x, y)])
-    return quotient, b.sub(x, b.mul(quotient, y))
+    many = y.differs(1)
+    (quotient,) = choose(many, [x], lambda: [x // y])
+    return quotient, x - quotient * y
 
 
-def block_count(b: Any, size: Any, block: Any) -> Any:
+def block_count(size: Any, block: Any) -> Any:
     """The number of blocks that cover a size; at least one, for it is a divisor."""
-    some = b.select(b.icmp_signed(">", size, i64(0)), size, i64(1))
-    return b.sdiv(b.sub(b.add(some, block), i64(1)), block)
+    some = select(size > 0, size, 1)
+    return (some + block - 1) // block
 
 
-def fields(b: Any, job: Any, names: list[str]) -> dict[str, Any]:
-    """A job's fields by name."""
-    values = {}
-    for index, word in enumerate(names):
-        kind = PTR if word.startswith("*") else I64
-        place = at(b, job, i64(index), I64)
-        values[word.lstrip("*")] = b.load(place, typ=kind)
-    return values
+def read_job(lib: Library, words: list[str], job: Any, worker: Any) -> Any:
+    """The fields of a job, by name; ``workspace`` is this worker's.
+
+    Fields that end with ``_at`` are bytes into it, of parts that are read as addresses.
+    """
+    s = SimpleNamespace()
+    for index, word in enumerate(words):
+        pointed, name = lib.declaration(word)
+        if pointed is None or name.endswith("_at"):
+            setattr(s, name, job[index])
+        else:
+            address = (job + index).load(PTR)
+            setattr(s, name, Pointer(job.b, address.ir, pointed))
+    s.workspace += worker * s.workspace_bytes
+    for word in words:
+        pointed, name = lib.declaration(word)
+        if name.endswith("_at"):
+            part = (s.workspace + getattr(s, name)).of(pointed)
+            setattr(s, name.removesuffix("_at"), part)
+    s.workspace = s.workspace.of(lib.element)
+    return s
 
 
-def _arguments(
-    b: Any, lib: Library, job: Any, block: Any, first: Any, last: Any
-) -> list[Any]:
+def _arguments(lib: Library, job: Any, block: Any, first: Any, last: Any) -> list[Any]:
     """The product's arguments for some blocks of rows in one block of columns."""
-    matrix, column = divide(b, block, job.across)
+    matrix, column = divide(block, job.across)
 
     def operand(name: str) -> Any:
-        offset = b.mul(matrix, getattr(job, f"{name}_batch"))
+        offset = matrix * getattr(job, f"{name}_batch")
         kind = lib.element if name == "c" else lib.item
-        return at(b, getattr(job, name), offset, kind)
+        return getattr(job, name).of(kind) + offset
 
-    row_begin = b.mul(first, job.task_rows)
-    row_end = minimum(b, job.m, b.mul(last, job.task_rows))
-    column_begin = b.mul(column, job.task_columns)
-    column_end = minimum(b, job.n, b.add(column_begin, job.task_columns))
-    first_row = b.add(job.first_row, b.mul(matrix, job.m))
+    row_begin = first * job.task_rows
+    row_end = minimum(job.m, last * job.task_rows)
+    column_begin = column * job.task_columns
+    column_end = minimum(job.n, column_begin + job.task_columns)
+    first_row = job.first_row + matrix * job.m
     sizes = [
-        getattr(job, name) for name in JOB[JOB.index("m") : JOB.index("first_row")]
+        getattr(job, n) for n in NAMES[NAMES.index("m") : NAMES.index("first_row")]
     ]
     place = [first_row, row_begin, row_end, column_begin, column_end]
     operands = [operand(name) for name in "abc"]

@@ -10,7 +10,7 @@ import numpy as np
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.creation import arange, from_numpy, parse_size, placed
+from weft.ops.creation import from_numpy, parse_size, placed
 from weft.ops.public import public
 
 
@@ -112,23 +112,3 @@ def from_file(
         access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
         memory = mmap.mmap(file.fileno(), count * chosen.itemsize, access=access)
     return placed(from_numpy(np.frombuffer(memory, chosen.np, count)), None, **options)
-
-
-@public(name="range")
-def range_(
-    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None, **options: Any
-) -> Tensor:
-    """The numbers from ``start`` to ``end``, both included (deprecated by PyTorch).
-
-    >>> weft.range(1, 4)
-    tensor([1., 2., 3., 4.])
-    """
-    if end is None:
-        start, end = 0, start
-    chosen = default_dtype() if dtype is None else dtype
-    if step == 0 or (end - start) * step < 0:
-        raise ArgumentError(
-            f"range: cannot go from {start} to {end} in steps of {step}"
-        )
-    count = int((end - start) / step) + 1
-    return (arange(count, **options) * step + start).to(as_dtype(chosen))
