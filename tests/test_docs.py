@@ -190,6 +190,7 @@ SHORT_RUNS = [
         "--updates 16 --carts 12 --limit 100",
         lambda steps: steps[1] > 1.3 * steps[0],
     ),
+    ("data_parallel.py", "--epochs 2", lambda right: right > 0.8),
     ("gan.py", "--steps 250 --width 48", lambda apart: apart[1] < apart[0] / 2),
 ]
 

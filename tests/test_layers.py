@@ -20,7 +20,7 @@ ORDER = (
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
-    "accelerator", "backends", "distributed", "futures", "multiprocessing",
+    "accelerator", "backends", "futures", "distributed", "multiprocessing",
     "overrides", "nested", "hub", "kernels", "library", "compiler", "jit", "fx",
     "export", "profiler", "vision", "torch", "cli",
 )  # fmt: skip

@@ -60,6 +60,7 @@ CALLS = {
     "sized": PROGRAMS,
     **dict.fromkeys(("fft", "irfft", "rfft"), FOURIER),
     **dict.fromkeys(("real", "imag", "complex", "view_as_complex"), PARTS),
+    **{name: "other processes take part" for name in OPS if OPS[name].facts.effect},
 }  # fmt: skip
 # Records of which some dtypes are calls, besides complex numbers, which all are:
 # convolutions and attention, for which there is code in float32 and float64, and

@@ -108,7 +108,7 @@ BAD = {
     "import torch\ntorch.zeros(2, device='cuda')": "device 'cuda' is not available",
     "import torch\ntorch.nn.Linear(2, 2).to('cuda')": "device 'cuda' is not available",
     "import torch\ntorch.cuda.synchronize()": "device 'cuda' is not available",
-    "import torch.distributed as d\nd.init_process_group('nccl')": "one process",
+    "import torch.distributed as d\nd.init_process_group('nccl')": "on GPUs yet",
 }
 
 

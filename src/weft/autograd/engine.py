@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -124,7 +125,32 @@ def backward(
 
     for node, g in seeds:
         run.send(node, g)
-    run.run(deliver, wanted)
+    _ends.depth += 1
+    try:
+        run.run(deliver, wanted)
+        while _ends.depth == 1 and _ends.calls:
+            _ends.calls.pop(0)()
+    finally:
+        _ends.depth -= 1
+        if not _ends.depth:
+            _ends.calls.clear()
+
+
+class _Ends(threading.local):
+    """What runs when the backward of this thread has ended, however deep it nests."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.calls: list[Callable[[], Any]] = []
+
+
+_ends = _Ends()
+
+
+def at_end(call: Callable[[], Any]) -> None:
+    """Run a function when the backward that runs now has ended without an error."""
+    if call not in _ends.calls:
+        _ends.calls.append(call)
 
 
 def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:

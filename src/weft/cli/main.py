@@ -42,6 +42,9 @@ def parser() -> argparse.ArgumentParser:
         "--explain", action="store_true", help="--compile, and explain the programs"
     )
     run.add_argument("--html", metavar="FOLDER", help="--explain as pages in a folder")
+    run.add_argument(
+        "-n", dest="processes", type=int, metavar="N", help="as N processes"
+    )
     run.add_argument("-m", dest="module", action="store_true", help="run a module")
     run.add_argument("target", nargs="?", metavar="script", help="or the module's name")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")

@@ -1,4 +1,4 @@
-"""``weft run``: a PyTorch program, unchanged, on Weft."""
+"""``weft run``: a PyTorch program, unchanged, on Weft, in one process or several."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 import weft.torch
+from weft.distributed.launch import Launcher, die_with_launcher, tell_launcher
 from weft.errors import shorten
 
 USAGE = "weft: 'run' needs a script, or -m and a module: weft run train.py --lr 0.1"
@@ -26,6 +27,10 @@ def run(options: Namespace) -> int:
     if not options.module and not os.path.exists(options.target):
         print(f"weft: can't open {options.target!r}: no such file", file=sys.stderr)
         return 2
+    if options.processes is not None:
+        return _several(options)
+    die_with_launcher()
+    tell_launcher()
     weft.torch.install()
     sys.argv = [options.target, *options.arguments]
     here = "" if options.module else os.path.dirname(os.path.realpath(options.target))
@@ -33,6 +38,18 @@ def run(options: Namespace) -> int:
     compiled = options.compile or options.explain or options.html
     with _compiling(options) if compiled else contextlib.nullcontext():
         return _status(options.target, options.module)
+
+
+def _several(options: Namespace) -> int:
+    """Run it as several processes."""
+    if options.processes < 1:
+        print(f"weft: expected -n 1 or more, got {options.processes}", file=sys.stderr)
+        return 2
+    flags = [f"--{name}" for name in ("compile", "explain") if getattr(options, name)]
+    flags += ["--html", options.html] if options.html else []
+    flags += ["-m"] if options.module else []
+    command = [sys.executable, "-m", "weft", "run", *flags, options.target]
+    return Launcher().run(options.processes, [*command, *options.arguments])
 
 
 def _status(target: str, is_module: bool) -> int:

@@ -79,6 +79,7 @@ class Facts(Record):
     keeps_finite: bool = False  # results are finite where the first input is
     exact: bool = False  # results need no rounding: they are numbers of the dtype
     random: bool = False  # results are random numbers: functions of a seed
+    effect: bool = False  # each call counts: all run, once, in the program's order
     put: Callable[..., Any] | None = (
         None  # of views as another dtype: op(put(x, y)) is y
     )

@@ -289,6 +289,7 @@ class Builder:
         self.prefix = ""
         self.role = FORWARD  # of new nodes
         self.after: tuple[Node, ...] = ()
+        self.last_call: Node | None = None  # the last node that has to keep its turn
         self._counts: dict[str, int] = {}
         self._paths: dict[tuple[int, ...], str] = {}
         self._children: dict[int, dict[int, str]] = {}  # of modules, by identity
@@ -439,11 +440,16 @@ class Builder:
             module = self.module_path()
             code, lasti = self.caller()
         unique = self.unique(name or self.default_name or op.name)
+        after, in_turn = self.after, keeps_turn(op, params)
+        if in_turn and self.last_call is not None:
+            after = tuple(dict.fromkeys((*after, self.last_call)))
         node = Node(
-            op, inputs, params, type, unique, self.after, module, code, lasti, self.role
-        )  # fmt: skip
+            op, inputs, params, type, unique, after, module, code, lasti, self.role
+        )
         self.nodes.append(node)
         self.by_name[unique] = node
+        if in_turn:
+            self.last_call = node
         return node
 
     def add_like(
@@ -470,6 +476,8 @@ class Builder:
         self._counts.setdefault(node.name, 1)
         if node.op in STATEFUL:
             self.variable(node.params["variable"])
+        if keeps_turn(node.op, node.params):
+            self.last_call = node
         return node
 
     def input(self, type: TensorType, name: str = "input") -> Node:
@@ -672,6 +680,20 @@ def has_graphs(params: dict[str, Any]) -> bool:
     return False
 
 
+def keeps_turn(op: Op, params: dict[str, Any]) -> bool:
+    """Whether a node runs after all others like it that stand before it.
+
+    Such are collectives, and branches and loops with collectives in them.
+    """
+    if op.facts.effect:
+        return True
+    if not params or not has_graphs(params):
+        return False
+    found = [value if type(value) is tuple else (value,) for value in params.values()]
+    graphs = [one for some in found for one in some if type(one) is Graph]
+    return any(one.facts.effect for graph in graphs for one in graph.ops)
+
+
 def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
     """The graphs among a node's parameters (the branches of ``cond``, …)."""
     for name, value in node.params.items():
@@ -684,14 +706,16 @@ def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
 
 
 def has_effect(node: Node) -> bool:
-    """Whether a node does more than give a value: it assigns, or may raise an error.
+    """Whether a node does more than give a value.
+
+    It assigns, may raise an error, or does something outside, as a collective does.
 
     >>> g = weft.graph.capture(lambda x, y: (x // y, x / y), 2 * weft.ones(2).int(),
     ...                        weft.ones(2).int()).graph
     >>> [node.name for node in g if weft.graph.ir.has_effect(node)]
     ['floor_divide']
     """
-    if node.op is ASSIGN:
+    if node.op is ASSIGN or node.op.facts.effect:
         return True
     for name, number in node.op.refuses.items():
         value = node.inputs[node.op.inputs.index(name)]

@@ -132,6 +132,7 @@ declare_later(
 )  # fmt: skip
 declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
+    "weft.distributed.records",
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
     "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.cumulative",
     "weft.ops.diagonals", "weft.ops.dirichlet_sampling", "weft.ops.error_functions",

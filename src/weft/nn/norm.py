@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import weft
-from weft import Tensor
+from weft import Tensor, late
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.nn.lazy import LazyMixin
@@ -142,7 +142,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation over all processes: there is one here.
+    """Batch normalisation over the batches of all processes of a group.
 
     >>> net = weft.nn.Sequential(weft.nn.BatchNorm2d(3))
     >>> type(weft.nn.SyncBatchNorm.convert_sync_batchnorm(net)[0]).__name__
@@ -168,11 +168,38 @@ class SyncBatchNorm(_BatchNorm):
             num_features, eps, momentum, affine, track_running_stats, device, dtype,
             bias=bias,
         )  # fmt: skip
-        if process_group is not None:
-            raise ArgumentError(
-                "SyncBatchNorm: expected no process_group, as there is one process"
-            )
         self.process_group = process_group
+
+    def forward(self, input: Tensor) -> Tensor:
+        dist = late.find("distributed")
+        alone = not dist.is_initialized() or dist.get_world_size(self.process_group) < 2
+        if alone or not (self.training or self.running_mean is None):
+            return super().forward(input)
+        self._check(input)
+        momentum = self._momentum()
+        dims = (0, *range(2, input.ndim))
+        shape = (1, -1, *[1] * (input.ndim - 2))
+
+        def summed(x: Tensor) -> Tensor:
+            """The sum for each channel over all processes."""
+            functions = late.find("collective_functions")
+            out: Tensor = functions.all_reduce(x, group=self.process_group)
+            return out
+
+        rows = input.new_full((1,), input.numel() / input.shape[1])
+        both = summed(weft.cat([input.sum(dims), rows]))
+        count = both[-1]
+        mean = both[:-1] / count
+        off = input - mean.reshape(shape)
+        var = summed((off * off).sum(dims)) / count
+        if self.running_mean is not None:
+            with weft.no_grad():
+                self.running_mean.lerp_(mean, momentum)
+                self.running_var.lerp_(var * (count / (count - 1)), momentum)
+        out = off * weft.rsqrt(var + self.eps).reshape(shape)
+        if self.weight is not None:
+            out = out * self.weight.reshape(shape)
+        return out if self.bias is None else out + self.bias.reshape(shape)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
@@ -187,7 +214,9 @@ class SyncBatchNorm(_BatchNorm):
             made._buffers.update(module._buffers)
             made.training = module.training
         for name, child in list(module.named_children()):
-            made.set_submodule(name, cls.convert_sync_batchnorm(child, process_group))
+            new = cls.convert_sync_batchnorm(child, process_group)
+            if new is not child:
+                made.set_submodule(name, new)
         return made
 
 

@@ -94,10 +94,10 @@ _REASONS = {
     "torch.utils.cpp_backtrace*": "there is no C++ core",
     "torch.utils.mobile_optimizer*": "there is no mobile runtime; torch.save a "
     "compiled function instead",
-    "torch.distributed.*": "Weft runs in one process; torch.distributed.is_available() "
-    "is False, so guard the call with it",
-    "torch.nn.parallel.DistributedDataParallel": "Weft runs in one process; train "
-    "the module itself, all cores are used",
+    "torch.distributed.*Store*": "processes find together by init_process_group("
+    "init_method='tcp://host:port') or a launcher's environment",
+    "torch.distributed.*": "it is a part of PyTorch's engines, or not there yet; the "
+    "collectives of torch.distributed and DistributedDataParallel are",
     "torch.nn.DataParallel": "a batch is not shared among GPUs; call the module itself",
     "torch.onnx.*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
     "keeps a program",

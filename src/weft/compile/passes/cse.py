@@ -49,7 +49,7 @@ class _Cse(Walk):
             self.assigned[node.params["variable"]] += 1
 
     def visit(self, node: Node) -> Replacement:
-        if node.op is ASSIGN or node.op is GROUP:
+        if node.op is ASSIGN or node.op is GROUP or node.op.facts.effect:
             return None
         first = self.seen.setdefault(self.key(node), node)
         return None if first is node else first

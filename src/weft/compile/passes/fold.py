@@ -212,7 +212,7 @@ def _nodes(inputs: tuple[Any, ...]) -> list[Node]:
 
 def _foldable(node: Node) -> bool:
     op = node.op
-    if op.facts.random or op.name in STRUCTURAL or op.composite:
+    if op.facts.random or op.facts.effect or op.name in STRUCTURAL or op.composite:
         return False
     if any(sized(v) for v in (*node.inputs, *node.params.values())):
         return False

@@ -30,7 +30,7 @@ from weft.compile.tuning.choices import table
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.size import Size
-from weft.errors import AllocationError
+from weft.errors import AllocationError, OutOfRangeError
 from weft.graph import interpret
 from weft.graph.ir import Graph, Variable
 from weft.runtime import allocation
@@ -307,7 +307,16 @@ def replay(
     feeds: Sequence[Any],
     variables: Sequence[Any],
 ) -> None:
-    """Interpret a graph, for the error that a kernel has reported."""
+    """Interpret a graph, for the error that a kernel has reported.
+
+    Calls that count are not made again: other processes would not take part.
+    """
+    if any(op.facts.effect for op in graph.ops):
+        raise OutOfRangeError(
+            "a kernel found an index out of range, a zero divisor or a value that a "
+            "check refuses; the program has collectives, so it is not run again to say "
+            "which. Call the function without weft.compile to see it"
+        )
     names = [v.name for v in reads]
     known = dict(zip(names, variables, strict=True))
     store = {v: known[name] for name, v in graph.variables.items() if name in known}

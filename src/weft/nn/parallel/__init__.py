@@ -1,6 +1,7 @@
-"""Modules over several devices. Weft runs in one process on one device.
+"""Modules over several processes or devices.
 
-``DataParallel`` runs its module, as PyTorch's does where there is no GPU.
+``DistributedDataParallel`` trains one module in several processes. ``DataParallel``
+runs its module, as PyTorch's does where there is no GPU.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 
 from weft.errors import DeviceError
 from weft.nn.module import Module
+from weft.nn.parallel.distributed import DistributedDataParallel
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "scatter"]
 
@@ -36,17 +38,6 @@ class DataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
-
-
-class DistributedDataParallel(Module):
-    """Refused: Weft has no process groups."""
-
-    def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
-        raise DeviceError(
-            "DistributedDataParallel: Weft runs in one process; use the module itself, "
-            "or nn.DataParallel(module) to keep the path 'module.'"
-        )
 
 
 def data_parallel(

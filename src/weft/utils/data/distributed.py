@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from weft import Generator, randperm
+from weft import Generator, late, randperm
 from weft.errors import ArgumentError
 from weft.utils.data.sampler import Sampler
 
@@ -14,9 +14,10 @@ from weft.utils.data.sampler import Sampler
 class DistributedSampler(Sampler):
     """Every ``num_replicas``-th sample, from the ``rank``-th on.
 
-    The order is one of ``seed`` and the epoch (``set_epoch``), the same in all
-    processes. Samples are repeated, or with ``drop_last`` left out, until every
-    process has as many.
+    Without these, they are those of the process group. The order is one of ``seed`` and
+    the epoch (``set_epoch``), the same in all processes. Samples are repeated, or with
+    ``drop_last`` left out, until every process has as many. The ``state_dict`` of its
+    loader counts the batches of all processes: any number of them can go on from there.
 
     >>> sampler = weft.utils.data.DistributedSampler
     >>> list(sampler(range(5), num_replicas=2, rank=1, shuffle=False))
@@ -33,10 +34,15 @@ class DistributedSampler(Sampler):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            raise RuntimeError(
-                "DistributedSampler: there are no process groups here; pass "
-                "num_replicas and rank"
-            )
+            group = late.find("distributed")
+            if not group.is_initialized():
+                raise RuntimeError(
+                    "DistributedSampler: there is no process group; call "
+                    "init_process_group first, or pass num_replicas and rank"
+                )
+            if num_replicas is None:
+                num_replicas = int(group.get_world_size())
+            rank = int(group.get_rank()) if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ArgumentError(
                 f"Invalid rank {rank}, rank should be in the interval "

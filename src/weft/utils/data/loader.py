@@ -22,6 +22,7 @@ from weft.errors import ArgumentError, DTypeError
 from weft.ops.random import Generator, randint
 from weft.utils.data.collate import default_collate, default_convert
 from weft.utils.data.dataset import IterableDataset, sized
+from weft.utils.data.distributed import DistributedSampler
 from weft.utils.data.pool import Pool
 from weft.utils.data.sampler import (
     BatchSampler,
@@ -166,6 +167,8 @@ class DataLoader:
     def state_dict(self) -> dict[str, int]:
         """The seed, the epoch, and how many of its batches were handed out.
 
+        These are the batches of all processes, if a ``DistributedSampler`` shares them.
+
         >>> loader = weft.utils.data.DataLoader(range(3), seed=7)
         >>> _ = next(iter(loader))
         >>> loader.state_dict()
@@ -179,7 +182,15 @@ class DataLoader:
                 "whose state three integers cannot hold; give the generator (or a "
                 "seed) to the loader instead"
             )
-        return {"seed": self.seed, "epoch": self.epoch, "position": self.position}
+        position = self.position * self._replicas
+        return {"seed": self.seed, "epoch": self.epoch, "position": position}
+
+    @property
+    def _replicas(self) -> int:
+        """How many processes share the batches of an epoch."""
+        held = [self.sampler, getattr(self.batch_sampler, "sampler", None)]
+        counts = [s.num_replicas for s in held if isinstance(s, DistributedSampler)]
+        return counts[0] if counts else 1
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Go on at the batch after the last one that was handed out.
@@ -197,10 +208,17 @@ class DataLoader:
             )
         for name in ("epoch", "position"):
             _check_number(name, state_dict[name], 0)
+        position, rest = divmod(int(state_dict["position"]), self._replicas)
+        if rest:
+            raise ArgumentError(
+                f"DataLoader.load_state_dict: {state_dict['position']} batches are no "
+                f"whole number of steps of {self._replicas} processes; save where a "
+                "multiple of them was done, or go on with as many processes as before"
+            )
         self.close()
         self.seed = int(state_dict["seed"])
         self.epoch = int(state_dict["epoch"])
-        self.position = int(state_dict["position"])
+        self.position = position
         self._begun = False
 
     # -- passes

@@ -1,0 +1,29 @@
+"""Errors of several processes, under the names of PyTorch's."""
+
+from __future__ import annotations
+
+from weft.errors import WeftError
+
+
+class DistError(WeftError, RuntimeError):
+    """An error of communication between processes."""
+
+
+class DistBackendError(DistError):
+    """Processes that call different things, or one that is gone, stopped or late."""
+
+
+class DistNetworkError(DistError):
+    """An address that cannot be reached, or a port that is in use."""
+
+
+class DistStoreError(DistError):
+    """Processes that do not find together."""
+
+
+class NotInitializedError(WeftError, ValueError, RuntimeError):
+    """A question that only a process group can answer."""
+
+
+for _one in (DistError, DistBackendError, DistNetworkError, DistStoreError):
+    _one.__module__ = "weft.distributed"  # where users find them
