@@ -42,6 +42,7 @@ INSIDE = {
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
     "weft.core.mode": {"mode"},
+    "weft.autograd.engine": {"at_end"},  # when all gradients of a backward are there
     "weft.core.autocast": {"lowered", "widened"},  # lists of functions
     "weft.core.members": {
         "HOOKS",

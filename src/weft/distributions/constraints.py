@@ -188,8 +188,15 @@ class _Bounded(Constraint):
 
     def __repr__(self) -> str:
         name = type(self).__name__.removeprefix("_")
-        shown = ", ".join(f"{k}={getattr(self, k)}" for k in self.bounds)
+        shown = ", ".join(f"{k}={_shown(getattr(self, k))}" for k in self.bounds)
         return f"{name}({shown})"
+
+
+def _shown(bound: Any) -> str:
+    """A bound as text; its shape, where values are not known yet."""
+    if isinstance(bound, Tensor) and bound._interpreter is not None:
+        return f"<{tuple(bound.shape)}>"
+    return str(bound)
 
 
 class _Between(_Bounded):

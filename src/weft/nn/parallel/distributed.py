@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import weft
-from weft import Tensor, late
+from weft import Tensor, late, tree_flatten
 from weft.autograd.engine import at_end
 from weft.core.mode import mode
-from weft.core.pytree import tree_flatten
 from weft.errors import ArgumentError, DeviceError
 from weft.nn.module import Module
 
