@@ -25,7 +25,7 @@ def norm_and_gradients(x, weight, bias, slope):
 
 @pytest.mark.parametrize("dtype", [weft.float32, weft.bfloat16])
 def test_the_gradients_of_a_norm_store_no_terms(gpu, rng, dtype):
-    size = 256
+    size = 96
     shapes = (size, 8), (size,), (size,), (size, 8)
     data = [weft.tensor(rng.standard_normal(s)).to(dtype) for s in shapes]
     given = [t.to(gpu).requires_grad_() for t in data[:3]] + [data[3].to(gpu)]
