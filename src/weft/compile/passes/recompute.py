@@ -174,32 +174,40 @@ class _Recompute:
     def _copied(self, run: int, node: Node) -> Node:
         delayed = run in self.last and not self._dropped(node)
         after = (self.last[run],) if delayed else ()
-        role = node.role._replace(recomputes=origin(node))
-        copy = Node(
-            node.op, self._inputs(node, run), node.params, node.type,
-            self._free(node.name), after, node.module, node.code, node.lasti, role,
-        )  # fmt: skip
+        copy = copy_of(node, self._inputs(node, run), after, self.names)
         self.nodes.append(copy)
         return copy
 
     def _over(self, node: Node, run: int | None) -> Node:
         """The node on values of the new graph; itself if they are the old ones."""
-        inputs = self._inputs(node, run)
         after = tuple([self.new[i] for i in node.after])
-        if _same(inputs, node.inputs) and _same(after, node.after):
-            return node
-        return Node(
-            node.op, inputs, node.params, node.type, node.name, after,
-            node.module, node.code, node.lasti, node.role,
-        )  # fmt: skip
+        return on_inputs(node, self._inputs(node, run), after)
 
-    def _free(self, name: str) -> str:
-        free, k = f"{name}/again", 0
-        while free in self.names:
-            k += 1
-            free = f"{name}/again_{k}"
-        self.names.add(free)
-        return free
+
+def on_inputs(node: Node, inputs: tuple[Any, ...], after: tuple[Node, ...]) -> Node:
+    """A node with other inputs; itself if they are those that it has."""
+    if _same(inputs, node.inputs) and _same(after, node.after):
+        return node
+    return Node(
+        node.op, inputs, node.params, node.type, node.name, after,
+        node.module, node.code, node.lasti, node.role,
+    )  # fmt: skip
+
+
+def copy_of(
+    node: Node, inputs: tuple[Any, ...], after: tuple[Node, ...], names: set[str]
+) -> Node:
+    """A recomputed copy of a node, whose name is added to those that are taken."""
+    name, k = f"{node.name}/again", 0
+    while name in names:
+        k += 1
+        name = f"{node.name}/again_{k}"
+    names.add(name)
+    role = node.role._replace(recomputes=origin(node))
+    return Node(
+        node.op, inputs, node.params, node.type, name, after,
+        node.module, node.code, node.lasti, role,
+    )  # fmt: skip
 
 
 def _same(a: Iterable[Any], b: Iterable[Any]) -> bool:

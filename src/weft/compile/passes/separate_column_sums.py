@@ -17,8 +17,8 @@ from typing import Any
 
 from weft.compile import targets
 from weft.compile.fusion.elements import lowering_of
-from weft.compile.fusion.groups import Operand, origin
-from weft.compile.passes.recompute import copyable
+from weft.compile.fusion.groups import Operand
+from weft.compile.passes.recompute import copy_of, copyable, on_inputs
 from weft.core.lowering import Pointwise, Reduction, View
 from weft.core.size import same_shape
 from weft.graph.ir import Graph, Node
@@ -175,12 +175,12 @@ class _Separated:
     def _made(self, node: Node, row_sum: Node | None) -> Node:
         if row_sum is None:
             inputs = [self.new[i] if type(i) is Node else i for i in node.inputs]
-            return self._like(
+            return on_inputs(
                 node, tuple(inputs), tuple(self.new[n] for n in node.after)
             )
         terms = set(self._terms(node))
         operand = self._value(node.inputs[0], terms, node, self.new[row_sum])
-        return self._like(node, (operand,), tuple(self.new[n] for n in node.after))
+        return on_inputs(node, (operand,), tuple(self.new[n] for n in node.after))
 
     def _value(
         self, value: Any, terms: set[Node], column_sum: Node, row_sum: Node
@@ -195,35 +195,11 @@ class _Separated:
             inputs = tuple(
                 self._value(i, terms, column_sum, row_sum) for i in value.inputs
             )
-            again = value in terms
-            role = value.role._replace(recomputes=origin(value))
-            copy = Node(
-                value.op, inputs, value.params, value.type, self._free(value.name),
-                (row_sum,) if again else (), value.module, value.code, value.lasti,
-                role,
-            )  # fmt: skip
+            after = (row_sum,) if value in terms else ()
+            copy = copy_of(value, inputs, after, self.names)
             self.copies[key] = copy
             self.nodes.append(copy)
         return self.copies[key]
-
-    def _like(
-        self, node: Node, inputs: tuple[Any, ...], after: tuple[Any, ...]
-    ) -> Node:
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        if same and all(a is b for a, b in zip(after, node.after, strict=True)):
-            return node
-        return Node(
-            node.op, inputs, node.params, node.type, node.name, after, node.module,
-            node.code, node.lasti, node.role,
-        )  # fmt: skip
-
-    def _free(self, name: str) -> str:
-        free, k = f"{name}/again", 0
-        while free in self.names:
-            k += 1
-            free = f"{name}/again_{k}"
-        self.names.add(free)
-        return free
 
 
 def _elementwise(node: Node) -> bool:

@@ -1,11 +1,10 @@
 """Products in half precision: layouts, batches, edges; which kernel computes them."""
 
 import itertools
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
+from assembling import assembles_for_warpgroups
 from simulated_gpu import simulated_gpu
 
 import weft
@@ -110,8 +109,6 @@ def test_nothing_is_timed_while_launches_are_recorded():
 
 
 def test_the_assembler_takes_every_form(tmp_path):
-    if shutil.which("ptxas") is None:
-        pytest.skip("ptxas is not installed")
     device = simulated_gpu()
     shared: SharedCode = device.target.shared
     for form in FORMS:
@@ -119,16 +116,4 @@ def test_the_assembler_takes_every_form(tmp_path):
         shared.warpgroup_product(form)
     codes = device.pool.runtime.codes
     assert len(codes) == len(FORMS)
-    for number, code in enumerate(codes):
-        assert "wgmma.mma_async" in code
-        path = tmp_path / f"{number}.ptx"
-        path.write_text(code)
-        done = subprocess.run(
-            ["ptxas", "-arch=sm_90a", "-v", str(path), "-o", "/dev/null"],
-            capture_output=True,
-            text=True,
-        )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, said[:2000]
-        assert "serialized" not in said  # sums are not moved between instructions
-        assert "setmaxnreg" not in said  # nor is the exchange of registers ignored
+    assembles_for_warpgroups(codes, tmp_path)
