@@ -26,6 +26,7 @@ _late.provide(
     eager_kernels="compile.eager",
     from_cuda_array="interchange:from_cuda_array",
     hub="hub",
+    matrix_norm="linalg:matrix_norm",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     refusal="graph.symbol:refusal",
@@ -34,6 +35,7 @@ _late.provide(
     pool_code="compile.targets.cpu.pool_code",
     sparse="sparse",
     tensor="ops.creation:tensor",
+    vmap="func:vmap",
     write_out="ops.inplace:write_out",
     zeros="ops.creation:zeros",
 )

@@ -149,8 +149,12 @@ def istft(
     if one_side:
         frames = fft.irfft(x.mT, n_fft, norm=norm)
     else:
-        frames = fft.ifft(x.mT, norm=norm)
-        frames = frames if return_complex else frames.real
+        whole = x.mT  # a real signal is that of the frequencies that are not negative
+        frames = (
+            fft.ifft(whole, norm=norm)
+            if return_complex
+            else fft.irfft(whole[..., : n_fft // 2 + 1], n_fft, norm=norm)
+        )
     count = frames.shape[-2]
     total = n_fft + hop * (count - 1)
 

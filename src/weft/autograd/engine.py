@@ -93,15 +93,25 @@ def backward(
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Any = None,
     inputs: Tensors | None = None,
 ) -> None:
     """Add the gradients of ``tensors`` to the ``.grad`` of the leaves they come from.
+
+    ``grad_variables`` is an older name of ``grad_tensors``.
 
     >>> x = weft.tensor(3.0, requires_grad=True)
     >>> weft.autograd.backward(x * x)
     >>> x.grad
     tensor(6.)
     """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise AutogradError(
+                "backward: grad_tensors and grad_variables are one argument; pass "
+                "grad_tensors alone"
+            )
+        grad_tensors = grad_variables
     outputs = _as_list(tensors)
     seeds = _seeds("backward", outputs, grad_tensors)
     run = Backward(
@@ -181,10 +191,16 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """The gradients of ``outputs`` by ``inputs``, without touching any ``.grad``.
+
+    With ``is_grads_batched``, the first dimension of each of ``grad_outputs`` counts
+    gradients, and so does that of each result. ``only_inputs`` is there for PyTorch's
+    sake: nothing else is computed.
 
     >>> x = weft.tensor(3.0, requires_grad=True)
     >>> (dx,) = weft.autograd.grad(x**3, x, create_graph=True)
@@ -192,18 +208,51 @@ def grad(
     (tensor(18.),)
     """
     ins = _as_list(inputs)
+    retain_graph = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        given = (bool(allow_unused), materialize_grads)
+        return _grad_of_batch(
+            outputs, ins, grad_outputs, retain_graph, create_graph, given
+        )
     nodes = [_node_of("grad", x) for x in ins]
     seeds = _seeds("grad", _as_list(outputs), grad_outputs)
     cotangents = pull(
-        seeds,
-        nodes,
-        retain_graph=create_graph if retain_graph is None else retain_graph,
-        create_graph=create_graph,
+        seeds, nodes, retain_graph=retain_graph, create_graph=create_graph
     )
     return tuple(
         _checked(x, cotangents.get(node), bool(allow_unused), materialize_grads, k)
         for k, (x, node) in enumerate(zip(ins, nodes, strict=True))
     )
+
+
+def _grad_of_batch(
+    outputs: Tensors,
+    ins: list[Tensor],
+    grad_outputs: Any,
+    retain_graph: bool,
+    create_graph: bool,
+    unused: tuple[bool, bool],
+) -> tuple[Any, ...]:
+    """The gradients for each row of ``grad_outputs``, in one pass over the tape."""
+    given = [] if grad_outputs is None else _as_list(grad_outputs)
+    if not given or any(not isinstance(g, Tensor) or g.ndim == 0 for g in given):
+        raise ShapeError(
+            "grad: is_grads_batched expects grad_outputs of tensors whose first "
+            "dimension counts gradients"
+        )
+    places: list[int] = []
+
+    def one(*rows: Tensor) -> tuple[Any, ...]:
+        found = grad(
+            outputs, ins, rows, retain_graph, create_graph,
+            allow_unused=unused[0], materialize_grads=unused[1],
+        )  # fmt: skip
+        places[:] = [k for k, g in enumerate(found) if g is not None]
+        return tuple(g for g in found if g is not None)
+
+    rows = late.find("vmap")(one)(*given)
+    found = dict(zip(places, rows, strict=True))
+    return tuple(found.get(k) for k in range(len(ins)))
 
 
 def pull(

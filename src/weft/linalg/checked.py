@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.core.results import results
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, RankError, ShapeError
+from weft.errors import ArgumentError, ShapeError
 from weft.linalg.factoring import cholesky, qr, svd
 from weft.linalg.lu_factors import first_zero, lu_factor
 from weft.linalg.operands import as_matrix, wide
@@ -228,8 +228,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     tensor([[1., 2.],
             [1., 3.]])
     """
-    if x.ndim == 0:
-        raise RankError("linalg.vander: expected at least 1 dimension, got a number")
+    x = x if x.ndim else x.reshape(1)
     count = x.shape[-1] if N is None else N
     if count <= 1 and N is not None:
         raise ArgumentError(f"linalg.vander: expected N of more than 1, got {N}")

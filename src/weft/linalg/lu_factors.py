@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from weft import dtype as dtypes
 from weft.core.results import results
+from weft.core.size import same
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.linalg.operands import as_matrix, one_batch, one_type, wide
@@ -79,6 +80,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactors:
 def first_zero(factors: Tensor) -> Tensor:
     """LAPACK's report: the number of the first pivot that is 0, or 0."""
     zero = diagonal_of(factors) == 0
+    if same(zero.shape[-1], 0):
+        return cast(zero.any(-1), dtypes.int32)
     number = zero.to(dtypes.int32).argmax(-1).to(dtypes.int32) + 1
     return cast(zero.any(-1), dtypes.int32) * number
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from weft.core.dims import normalize_dims
+from weft.core.size import same
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -90,15 +91,19 @@ def matrix_norm(
 
 def _matrix_norm(name: str, x: Tensor, ord: Any) -> Tensor:
     """The norm over the last two dimensions."""
-    if ord in ("nuc", 2, -2):
-        s = svdvals(x)
-        return sum(s, -1) if ord == "nuc" else (amax if ord == 2 else amin)(s, -1)
-    if ord in (1, -1, math.inf, -math.inf):
-        sums = sum(abs(x), -2 if ord in (1, -1) else -1)
-        return (amax if ord > 0 else amin)(sums, -1)
-    raise ArgumentError(
-        f"{name}: expected ord 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2, got {ord!r}"
-    )
+    if ord == "nuc":
+        return sum(svdvals(x), -1)
+    if ord in (2, -2):
+        sizes = svdvals(x)
+    elif ord in (1, -1, math.inf, -math.inf):
+        sizes = sum(abs(x), -2 if ord in (1, -1) else -1)
+    else:
+        raise ArgumentError(
+            f"{name}: expected ord 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2, got {ord!r}"
+        )
+    if ord > 0 and same(sizes.shape[-1], 0):
+        return sum(sizes, -1)
+    return (amax if ord > 0 else amin)(sizes, -1)
 
 
 @wide

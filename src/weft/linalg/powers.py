@@ -147,7 +147,8 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     dtype = result_type(input.dtype, other.dtype)
     shape = broadcast_shapes(name, input.shape, other.shape)
     d = normalize_dim(name, dim, len(shape))
-    if not shape or shape[d] != 3 or input.ndim != other.ndim:
+    ranks_fit = input.ndim == other.ndim and input.ndim > 0
+    if not ranks_fit or input.shape[d] != 3 or other.shape[d] != 3:
         raise ShapeError(
             f"{name}: expected size 3 along dim {dim} and as many dimensions in both, "
             f"got shapes {input.shape} and {other.shape}"

@@ -212,7 +212,9 @@ class _Move(Function):
 
 
 def _cast(name: str, dtype: dtypes.DType) -> Callable[..., Any]:
-    def method(self: Any) -> Any:
+    def method(self: Any, *, memory_format: Any = None) -> Any:
+        if memory_format is not None:
+            return self.to(dtype, memory_format=memory_format)
         return copies.cast(self, dtype)
 
     method.__name__ = method.__qualname__ = name

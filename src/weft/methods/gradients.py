@@ -39,7 +39,7 @@ class Gradients:
         tensor([2., 4.])
         """
         seeds = None if gradient is None else [gradient]
-        engine.backward([self], seeds, retain_graph, create_graph, inputs)
+        engine.backward([self], seeds, retain_graph, create_graph, inputs=inputs)
 
     register_hook = engine.register_hook
     register_post_accumulate_grad_hook = engine.register_post_accumulate_grad_hook

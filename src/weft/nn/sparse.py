@@ -32,6 +32,8 @@ class Embedding(Module):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
         device: Any = None,
         dtype: Any = None,
         *,
@@ -44,8 +46,17 @@ class Embedding(Module):
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self._initialiser = w_init
         shape = (num_embeddings, embedding_dim)
-        self.weight = Parameter(weft.empty(shape, device=device, dtype=dtype))
-        self.reset_parameters()
+        if _weight is None:
+            table = weft.empty(shape, device=device, dtype=dtype)
+            self.weight = Parameter(table, requires_grad=not _freeze)
+            self.reset_parameters()
+        elif _weight.shape != shape:
+            raise ShapeError(
+                f"{type(self).__name__}: expected _weight of shape {shape}, got "
+                f"{_weight.shape}"
+            )
+        else:
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def _place(self, padding_idx: int | None) -> int | None:
         n = self.num_embeddings
@@ -73,9 +84,7 @@ class Embedding(Module):
                 f"{cls.__name__}: expected a 2-d table, got shape {embeddings.shape}"
             )
         rows, width = embeddings.shape
-        made = cls(rows, width, **options)
-        made.weight = Parameter(embeddings, requires_grad=not freeze)
-        return made
+        return cls(rows, width, _weight=embeddings, _freeze=freeze, **options)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
@@ -111,14 +120,18 @@ class EmbeddingBag(Embedding):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         device: Any = None,
         dtype: Any = None,
+        *,
+        _freeze: bool = False,
     ) -> None:
         super().__init__(
             num_embeddings, embedding_dim, padding_idx, max_norm, norm_type,
-            scale_grad_by_freq, device, dtype,
+            scale_grad_by_freq, sparse, _weight, _freeze, device, dtype,
         )  # fmt: skip
         self.mode, self.include_last_offset = mode, include_last_offset
 
@@ -130,7 +143,7 @@ class EmbeddingBag(Embedding):
     ) -> Tensor:
         return F.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type,
-            self.scale_grad_by_freq, self.mode, per_sample_weights,
+            self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights,
             self.include_last_offset, self.padding_idx,
         )  # fmt: skip
 

@@ -130,11 +130,11 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     if out is not None:
         return write_out(out, add(input, other, alpha=alpha), "add")
     if type(alpha) is Number or alpha != 1:
-        other = _scaled("add", input, other, alpha)
+        other = scaled("add", input, other, alpha)
     return _add(input, other)
 
 
-def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """``alpha * other``, where alpha must not raise the operands' category."""
     dtype = result_type(as_operand(name, input), as_operand(name, other))
     if dtypes.scalar_dtype(alpha).category > max(dtype.category, dtypes.INT):
@@ -161,7 +161,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     if out is not None:
         return write_out(out, sub(input, other, alpha=alpha), "sub")
     if type(alpha) is Number or alpha != 1:
-        other = _scaled("sub", input, other, alpha)
+        other = scaled("sub", input, other, alpha)
     return _sub(input, other)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.core.tensor import Tensor
+from weft.dtype import bool_
+from weft.errors import ArgumentError
 from weft.ops.arithmetic import abs
 from weft.ops.elementwise import Public, binary, integer_samples
 from weft.ops.operands import as_tensorlike
@@ -109,7 +111,13 @@ def isclose(
     >>> weft.isclose(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.1]))
     tensor([ True, False])
     """
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(
+            f"isclose: expected rtol and atol of at least 0, got {rtol} and {atol}"
+        )
     other = as_tensorlike(other)
+    if input.dtype is bool_ or other.dtype is bool_:
+        return input == other
     near = (abs(input - other) <= atol + rtol * abs(other)) & isfinite(other)
     near = near | (input == other)
     if equal_nan:

@@ -144,6 +144,11 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     >>> weft.complex(weft.tensor([1.0]), weft.tensor([2.0]))
     tensor([1.+2.j])
     """
+    if real.dtype is not imag.dtype:
+        raise DTypeError(
+            "complex: expected two parts of one floating-point dtype, got "
+            f"{real.dtype.name} and {imag.dtype.name}"
+        )
     return complex_op(*prepare("complex", "floating", real, imag))
 
 

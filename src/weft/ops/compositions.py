@@ -15,17 +15,17 @@ from weft.core.results import results
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs as absolute
-from weft.ops.copies import cast
+from weft.ops.copies import cast, in_float32
 from weft.ops.creation import full, ones
 from weft.ops.elementwise import check_accepts
+from weft.ops.index import as_row
 from weft.ops.joining import cat
 from weft.ops.operands import concrete
-from weft.ops.products import bmm
+from weft.ops.products import mm, scaled_sum
 from weft.ops.public import public
-from weft.ops.reduce import sum as total
 from weft.ops.scattering import scatter_reduce
 from weft.ops.select import where
-from weft.ops.shaping import movedim, unsqueeze
+from weft.ops.shaping import movedim, reshape, unsqueeze
 from weft.ops.slicing import narrow, split
 from weft.ops.statistics import norm
 
@@ -48,9 +48,15 @@ def addbmm(
             "addbmm: expected batches of matrices, got shapes "
             f"{batch1.shape} and {batch2.shape}"
         )
-    product = total(bmm(batch1, batch2), 0)
-    scaled = product if alpha == 1 else product * alpha
-    return scaled if beta == 0 else scaled + (input if beta == 1 else input * beta)
+    if batch1.shape[::2] != batch2.shape[:2]:
+        raise ShapeError(
+            f"addbmm: shapes {batch1.shape} and {batch2.shape} do not fit; expected "
+            "(b, n, m) and (b, m, p)"
+        )
+    # side by side, the batch is one long sum: it is rounded once
+    left = movedim(batch1, 0, 1).flatten(1)
+    product = mm(left, batch2.flatten(0, 1))
+    return scaled_sum("addbmm", input, product, beta, alpha)
 
 
 @public(method=True)
@@ -199,15 +205,22 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             [0.0000, 1.0000]])
     """
     check_accepts("renorm", "inexact", input.dtype)
+    if input.ndim < 2:
+        raise ShapeError(
+            f"renorm: expected at least 2 dimensions, got shape {input.shape}"
+        )
     if p <= 0 or maxnorm < 0:
         raise ArgumentError(
             f"renorm: expected p above 0 and maxnorm of at least 0, got {p}, {maxnorm}"
         )
     d = normalize_dim("renorm", dim, input.ndim)
     rest = tuple(k for k in range(input.ndim) if k != d)
-    size = norm(input, p, rest, True) if rest else absolute(input)
-    factor = where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
-    return input * cast(factor, input.dtype)
+
+    def scaled_down(x: Tensor) -> Tensor:
+        size = norm(x, p, rest, True)
+        return x * cast(where(size > maxnorm, maxnorm / (size + 1e-7), 1.0), x.dtype)
+
+    return in_float32(scaled_down, input)
 
 
 # -- reductions by index
@@ -240,7 +253,12 @@ def index_reduce(
             "index_reduce: reduce must be 'prod', 'mean', 'amax' or 'amin', got "
             f"{reduce!r}"
         )
-    d = normalize_dim("index_reduce", dim, max(input.ndim, 1))
+    if input.ndim == 0:
+        rows = index_reduce(
+            as_row(input), dim, index, as_row(source), reduce, include_self=include_self
+        )
+        return reshape(rows, ())
+    d = normalize_dim("index_reduce", dim, input.ndim)
     if index.ndim > 1:
         raise ShapeError(
             f"index_reduce: expected a vector of indices, got {index.shape}"
@@ -335,6 +353,7 @@ def gradient(
     if edge_order not in (1, 2):
         raise ArgumentError(f"gradient: edge_order must be 1 or 2, got {edge_order}")
     dims = normalize_dims("gradient", dim, input.ndim)
+    spacing = 1 if spacing is None else spacing
     steps = (
         list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     )

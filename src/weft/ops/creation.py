@@ -745,8 +745,12 @@ def arange(
         return _arange_sized(start, end, step, dtype)
     if any(isinstance(v, complex) or not np.isfinite(v) for v in values):
         raise ArgumentError(f"arange: expected finite real numbers, got {values}")
+    if dtype is not None and as_dtype(dtype) is dtypes.int64:
+        start, end, step = values = [int(v) for v in values]  # as PyTorch counts
     if step == 0:
-        raise ArgumentError("arange: step must not be 0")
+        raise ArgumentError(
+            "arange: step must not be 0, nor between -1 and 1 for integers"
+        )
     if (end - start) * step < 0:
         raise ArgumentError(
             f"arange: cannot go from {start} to {end} in steps of {step}"
@@ -756,6 +760,8 @@ def arange(
         dtype = dtypes.int64 if whole else default_dtype()
     chosen = as_dtype(dtype)
     count = int(np.ceil((end - start) / step))
+    if not chosen.is_inexact:
+        start, step = int(start), int(step)
     check_memory("arange", (count,), chosen)
     given = {"start": start, "step": step, "count": count, "dtype": chosen}
     out = Tensor(_arange_eval(**given)) if mode.state else bind(arange_op, (), given)
@@ -802,10 +808,18 @@ def eye(
 
 
 @public()
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **more: Any,
+) -> Tensor:
     """A 0-d tensor, in the default dtype unless one is named.
 
     >>> weft.scalar_tensor(3)
     tensor(3.)
     """
-    return full((), s, dtype=default_dtype() if dtype is None else dtype, device=device)
+    kind = default_dtype() if dtype is None else dtype
+    return full((), s, dtype=kind, device=device, requires_grad=requires_grad, **more)

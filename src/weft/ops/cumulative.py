@@ -373,7 +373,7 @@ def diff(
         raise ArgumentError(f"diff: expected n of at least 0, got {n}")
     d = normalize_dim("diff", dim, input.ndim)
     out = input
-    if prepend is not None or append is not None:
+    if n and (prepend is not None or append is not None):
         out = cat([x for x in (prepend, input, append) if x is not None], d)
     for _ in range(n):
         later, earlier = along(out, d, slice(1, None)), along(out, d, slice(0, -1))

@@ -23,6 +23,8 @@ from weft.ops.elementwise import broadcast_shapes
 from weft.ops.index import as_row, zeros_of
 from weft.ops.operands import as_index, check_range
 from weft.ops.public import public
+from weft.ops.require import require_index
+from weft.ops.select import where
 from weft.ops.shaping import reshape
 
 
@@ -264,6 +266,8 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     index = as_index("gather", index)
     if input.ndim == 0 and index.ndim <= 1:
         return reshape(gather(reshape(input, (1,)), 0, as_row(index)), index.shape)
+    if index.ndim != input.ndim and 0 in index.shape:  # nothing is looked up
+        return zeros_of(index.shape, input)
     check_gather("gather", input.shape, index.shape, d)
     return bind(gather_op, (input, index), {"dim": d})
 
@@ -283,4 +287,6 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     common = broadcast_shapes("take_along_dim", *others)
     x = expand(input, (*common[:d], input.shape[d], *common[d + 1 :]))
     ids = expand(indices, (*common[:d], indices.shape[d], *common[d + 1 :]))
-    return gather(x, d, ids)
+    size = x.shape[d]
+    ids = require_index("take_along_dim", as_index("take_along_dim", ids), size, d)
+    return gather(x, d, where(ids < 0, ids + size, ids))

@@ -131,7 +131,7 @@ def _edges(name: str, column: np.ndarray, bins: Any, limits: Any) -> np.ndarray:
         return edges
     if not isinstance(bins, int) or bins < 1:
         raise ArgumentError(f"{name}: expected a positive number of bins, got {bins!r}")
-    low, high = limits or ((column.min(), column.max()) if column.size else (0, 0))
+    low, high = limits or ((column.min(), column.max()) if column.size else (0, 1))
     if not np.isfinite([low, high]).all() or low > high:
         raise ArgumentError(f"{name}: expected a finite range, got {low} to {high}")
     if low == high:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element, Scatter
@@ -19,7 +20,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
-from weft.ops.creation import zeros
+from weft.ops.creation import ones, zeros
 from weft.ops.operands import as_index, check_range, concrete, scalar
 from weft.ops.public import public
 from weft.ops.require import require_index
@@ -284,6 +285,9 @@ def index_add(
     >>> weft.zeros(3).index_add(0, weft.tensor([0, 0]), weft.tensor([1.0, 2.0]))
     tensor([3., 0., 0.])
     """
+    if input.ndim == 0:
+        row = index_add(as_row(input), dim, index, as_row(source), alpha=alpha)
+        return reshape(row, ())
     d, ids, rows = _index_rows("index_add", input, dim, index, source)
     added = add_at(rows, ids, size=input.shape[d])
     return input + alpha * movedim(added, 0, d)
@@ -296,6 +300,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     >>> weft.zeros(3).index_copy(0, weft.tensor([2]), weft.tensor([7.0]))
     tensor([0., 0., 7.])
     """
+    if input.ndim == 0:
+        return reshape(index_copy(as_row(input), dim, index, as_row(source)), ())
     d, ids, rows = _index_rows("index_copy", input, dim, index, source)
     return movedim(put_op(movedim(input, d, 0), ids, rows), 0, d)
 
@@ -307,6 +313,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     >>> weft.zeros(3).index_fill(0, weft.tensor([2]), 7)
     tensor([0., 0., 7.])
     """
+    if input.ndim == 0:
+        return reshape(index_fill(as_row(input), dim, index, value), ())
     d = normalize_dim("index_fill", dim, input.ndim)
     ids = as_index("index_fill", index)
     if isinstance(value, Tensor) and value.ndim:
@@ -314,16 +322,20 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             f"index_fill: expected a number or 0-d tensor, got shape {value.shape}"
         )
     fill = (
-        value if isinstance(value, Tensor) else scalar("index_fill", value, input.dtype)
+        cast(value, input.dtype)
+        if isinstance(value, Tensor)
+        else scalar("index_fill", value, input.dtype)
     )
-    shape = (*input.shape[:d], ids.numel(), *input.shape[d + 1 :])
-    values = expand(fill, shape)
-    _, ids, rows = _index_rows("index_fill", input, d, ids, values, wrap=True)
-    return movedim(put_op(movedim(input, d, 0), as_row(ids), rows), 0, d)
+    ids = as_row(require_index("index_fill", ids, input.shape[d], d))
+    lone = (input.shape[d],) + (1,) * (input.ndim - d - 1)
+    there = zeros((input.shape[d],), dtype=dtypes.bool_, device=input.device)
+    filled = ones(ids.shape, dtype=dtypes.bool_, device=input.device)
+    chosen = reshape(put_op(there, ids, filled), lone)
+    return where(chosen, fill, input)
 
 
 def _index_rows(
-    name: str, x: Tensor, dim: int, index: Tensor, source: Tensor, *, wrap: bool = False
+    name: str, x: Tensor, dim: int, index: Tensor, source: Tensor
 ) -> tuple[int, Tensor, Tensor]:
     """The dimension, the indices and the source's rows, all checked."""
     d = normalize_dim(name, dim, x.ndim)
@@ -334,7 +346,7 @@ def _index_rows(
             f"{name}: expected a source of shape {want} for {ids.numel()} indices "
             f"along dim {d} of shape {x.shape}, got {source.shape}"
         )
-    ids = require_index(name, ids, x.shape[d], d, wrap=wrap)
+    ids = require_index(name, ids, x.shape[d], d, wrap=False)
     return d, ids, movedim(cast(source, x.dtype), d, 0)
 
 

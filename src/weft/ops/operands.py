@@ -170,7 +170,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     tensor([0, 2])
     """
     sizes = parse_size("unravel_index", (shape,))
-    ids = as_index("unravel_index", indices)
+    ids = cast(as_index("unravel_index", indices), dtypes.int64)
     ids = require_index("unravel_index", ids, math.prod(sizes), 0, wrap=False)
     found: list[Tensor] = []
     for size in reversed(sizes):

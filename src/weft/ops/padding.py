@@ -213,6 +213,11 @@ def _pad_constant(x: Tensor, amounts: list[int], value: float) -> Tensor:
 def _pad_axis(x: Tensor, axis: int, amounts: list[int], mode: str) -> Tensor:
     low, high = amounts
     size = x.shape[axis]
+    if mode == "circular" and min(low, high) < 0:  # what is cut off does not return
+        cut = [slice(None)] * x.ndim
+        cut[axis] = slice(max(-low, 0), size - max(-high, 0))
+        x = bind(slice_op, (x,), {"index": tuple(cut)})
+        low, high, size = max(low, 0), max(high, 0), x.shape[axis]
     positions = arange(-low, size + high, device=x.device)
     if mode == "replicate":
         positions = clamp(positions, 0, size - 1)

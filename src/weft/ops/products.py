@@ -29,6 +29,7 @@ from weft.dtype import (
     uint8,
 )  # fmt: skip
 from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
+from weft.ops.arithmetic import scaled
 from weft.ops.broadcasting import expand
 from weft.ops.copies import HALF, cast
 from weft.ops.elementwise import broadcast_shapes, conj, result_type
@@ -372,7 +373,25 @@ def addmm(
     """
     if mode.autocast is not None:
         input, mat1, mat2 = lowered(input, mat1, mat2)
-    return beta * input + alpha * mm(mat1, mat2)
+    return scaled_sum("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+def scaled_sum(
+    name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any
+) -> Tensor:
+    """``beta * input + alpha * product``; where ``beta`` is 0, ``input`` is not read.
+
+    So NaN and infinities that memory happens to hold stay out, as in BLAS.
+    """
+    dtype = result_type(input, product)
+    if alpha != 1:
+        product = cast(scaled(name, product, product, alpha), dtype)
+    if beta == 0:
+        shape = broadcast_shapes(name, input.shape, product.shape)
+        return expand(cast(product, dtype), shape)
+    if beta != 1:
+        input = cast(scaled(name, input, input, beta), dtype)
+    return input + product
 
 
 @public(method=True)
@@ -420,11 +439,16 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         da, db = dims
     xs = normalize_dims("tensordot", tuple(da), a.ndim)
     ys = normalize_dims("tensordot", tuple(db), b.ndim)
-    sizes = [a.shape[d] for d in xs]
-    if sizes != [b.shape[d] for d in ys]:
+    pairs = [(a.shape[d], b.shape[e], d, e) for d, e in zip(xs, ys, strict=False)]
+    if len(xs) != len(ys) or any(n != m and 1 not in (n, m) for n, m, *_ in pairs):
         raise ShapeError(
             f"tensordot: shapes {a.shape} and {b.shape} differ along dims {xs} and {ys}"
         )
+    # a size of 1 is broadcast: the other operand is summed along its dimension
+    if ones := tuple(d for n, m, d, _ in pairs if m == 1 != n):
+        a = sum(a, ones, keepdim=True)
+    if ones := tuple(e for n, m, _, e in pairs if n == 1 != m):
+        b = sum(b, ones, keepdim=True)
     free_a = [d for d in range(a.ndim) if d not in xs]
     free_b = [d for d in range(b.ndim) if d not in ys]
     left = _fold(permute(a, (*free_a, *xs)), len(free_a))
@@ -450,7 +474,7 @@ def baddbmm(
     """
     if mode.autocast is not None:
         input, batch1, batch2 = lowered(input, batch1, batch2)
-    return beta * input + alpha * bmm(batch1, batch2)
+    return scaled_sum("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
 @public(method=True, inplace="weft.ones(2, 2), weft.ones(2)")
@@ -462,7 +486,7 @@ def addmv(
     >>> weft.addmv(weft.ones(2), weft.ones(2, 3), weft.ones(3))
     tensor([4., 4.])
     """
-    return beta * input + alpha * mv(mat, vec)
+    return scaled_sum("addmv", input, mv(mat, vec), beta, alpha)
 
 
 @public(method=True, inplace="weft.ones(2), weft.ones(2)")
@@ -474,7 +498,7 @@ def addr(
     >>> weft.addr(weft.zeros(1, 2), weft.tensor([2.0]), weft.tensor([3.0, 4.0]))
     tensor([[6., 8.]])
     """
-    return beta * input + alpha * outer(vec1, vec2)
+    return scaled_sum("addr", input, outer(vec1, vec2), beta, alpha)
 
 
 @public(method=True)

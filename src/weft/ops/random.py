@@ -802,12 +802,20 @@ def normal(
     *,
     generator: Generator | None = None,
     dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Normal random numbers with a mean and a standard deviation.
 
     >>> weft.normal(0.0, 1.0, (2, 3)).shape
     (2, 3)
     """
+    if more:
+        return optioned(
+            normal, more, mean, std, size, generator=generator, dtype=dtype,
+            device=device, requires_grad=requires_grad,
+        )  # fmt: skip
     for value in (mean, std):
         if not isinstance(value, (Tensor, int, float, np.generic)):
             raise DTypeError(
@@ -829,8 +837,12 @@ def normal(
         std = require(std, lambda s: s >= 0, text)
     shape = parse_size("normal", (size,))
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
-    z = _random_float(normal_op, "normal", shape, dtype, generator, device_of(given))
-    return placed(z, device_of(given)) * std + mean
+    there = device_of(given) if device is None else device
+    z = placed(
+        _random_float(normal_op, "normal", shape, dtype, generator, there), there
+    )
+    out = z * std + mean
+    return out.requires_grad_() if requires_grad else out
 
 
 @public(method=True)

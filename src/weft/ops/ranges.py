@@ -167,6 +167,8 @@ def logspace(
     chosen = as_dtype(dtype or default_dtype())
     check_memory("logspace", (steps,), chosen)
     first, last, base = (python_number("logspace", v) for v in (start, end, base))
+    if not chosen.is_inexact:  # as PyTorch's: the exponents' ends are integers too
+        first, last = int(first), int(last)
     array = np.logspace(first, last, steps, base=base).astype(chosen.np)
     return placed(Tensor(array), device, requires_grad)
 

@@ -104,8 +104,10 @@ def scatter(
         raise ArgumentError(
             f"scatter: reduce must be None, 'add' or 'multiply', got {reduce!r}"
         )
-    d, index, given = _scatter_operands("scatter", input, dim, index, given)
-    return scatter_reduce(input, d, index, given, _SCATTERS[reduce])
+    if not isinstance(given, Tensor):
+        ids = as_index("scatter", index)
+        given = expand(scalar("scatter", given, input.dtype), ids.shape)
+    return scatter_reduce(input, dim, index, given, _SCATTERS[reduce])
 
 
 @public(method=True, inplace="0, weft.tensor([[0]]), x")
@@ -250,6 +252,12 @@ def scatter_reduce(
             "scatter_reduce: reduce must be 'sum', 'prod', 'mean', 'amax' or 'amin', "
             f"got {reduce!r}"
         )
+    if input.ndim == 0:
+        ids, src = as_row(as_index("scatter_reduce", index)), as_row(src)
+        row = scatter_reduce(
+            as_row(input), dim, ids, src, reduce, include_self=include_self
+        )
+        return reshape(row, ())
     d, ids, src = _scatter_operands("scatter_reduce", input, dim, index, src)
     hits = scatter_add_op(
         zeros(input.shape, dtype=dtypes.int64, device=input.device),
@@ -269,7 +277,9 @@ def scatter_reduce(
         return total
     count = hits + 1 if include_self else where(hits > 0, hits, 1)
     whole = not total.dtype.is_inexact
-    return total // count if whole else total / cast(count, total.dtype)
+    return (
+        total // cast(count, total.dtype) if whole else total / cast(count, total.dtype)
+    )
 
 
 def _neutral(reduce: str, dtype: dtypes.DType) -> Any:
@@ -278,5 +288,7 @@ def _neutral(reduce: str, dtype: dtypes.DType) -> Any:
         return int(reduce == "prod")
     if dtype.is_floating_point:
         return -math.inf if reduce == "amax" else math.inf
+    if dtype is dtypes.bool_:
+        return reduce == "amin"
     limits = np.iinfo(dtype.np)
     return limits.min if reduce == "amax" else limits.max

@@ -17,6 +17,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.elementwise import check_accepts
+from weft.ops.gathering import gather
 from weft.ops.operands import as_tensorlike
 from weft.ops.public import public
 
@@ -157,10 +158,12 @@ def searchsorted(
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
+    sorter: Tensor | None = None,
 ) -> Tensor:
     """The indices at which elements would be inserted into a sorted last dimension.
 
-    The sequence has one dimension, or all but the last in common with ``input``.
+    The sequence has one dimension, or all but the last in common with ``input``. With
+    ``sorter``, indices that sort it, it may have any order.
 
     >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
     tensor([1, 3])
@@ -171,6 +174,13 @@ def searchsorted(
             f"searchsorted: side must be 'left' or 'right' (as right=), got {side!r}"
         )
     edges, values = as_tensorlike(sorted_sequence), as_tensorlike(input)
+    if sorter is not None:
+        if sorter.shape != edges.shape:
+            raise ShapeError(
+                f"searchsorted: expected a sorter of shape {edges.shape}, as the "
+                f"sequence has, got {sorter.shape}"
+            )
+        edges = gather(edges, -1, sorter)
     if edges.ndim > 1 and edges.shape[:-1] != values.shape[:-1]:
         raise ShapeError(
             "searchsorted: expected a sequence of one dimension, or all sizes but the "

@@ -28,6 +28,7 @@ from weft.ops.extremes import Extreme
 from weft.ops.gathering import gather
 from weft.ops.operands import as_tensorlike, concrete
 from weft.ops.public import public
+from weft.ops.require import require
 from weft.ops.rounding import ceil, floor
 from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape
@@ -233,12 +234,13 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
     tensor(2.)
     """
     d = normalize_dim("kthvalue", dim, input.ndim)
-    if input.ndim == 0:
+    if input.ndim == 0 and k == 1:
         return TYPES["kthvalue"](
             input, zeros((), dtype=dtypes.int64, device=input.device)
         )
-    if not 1 <= k <= input.shape[d]:
-        raise ShapeError(f"kthvalue: k is {k}, but dim {d} has size {input.shape[d]}")
+    size = input.shape[d] if input.ndim else 1
+    if not 1 <= k <= size:
+        raise ShapeError(f"kthvalue: k is {k}, but dim {d} has size {size}")
     indices = along(argsort(input, d), d, slice(k - 1, k))
     values = gather(input, d, indices)
     if not keepdim:
@@ -368,7 +370,7 @@ def _quantile(
     out = movedim(out, -1, 0)
     if keepdim and dim is None:
         out = out.reshape(-1, *(1,) * x.ndim)
-    elif keepdim:
+    elif keepdim and x.ndim:
         out = out.unsqueeze(d + 1)
     return out if positions.ndim else out.squeeze(0)
 
@@ -377,14 +379,14 @@ def _quantiles(name: str, q: Any) -> Tensor:
     """The wanted quantiles, in float64."""
     if not isinstance(q, (int, float, Tensor)):
         raise DTypeError(f"{name}: expected q to be a number or a tensor, got {q!r}")
-    array = np.asarray(concrete(name, q) if isinstance(q, Tensor) else q, np.float64)
-    if array.ndim > 1:
+    wanted = q if isinstance(q, Tensor) else Tensor(np.asarray(q, np.float64))
+    if wanted.ndim > 1:
         raise ShapeError(
-            f"{name}: expected q of at most 1 dimension, got {array.shape}"
+            f"{name}: expected q of at most 1 dimension, got {wanted.shape}"
         )
-    if not ((array >= 0) & (array <= 1)).all():
-        raise ArgumentError(f"{name}: expected q from 0 to 1, got {q!r}")
-    return Tensor(array)
+    text = f"{name}: expected q from 0 to 1, got {{value}}{{where}}"
+    wanted = require(wanted, lambda q: (q >= 0) & (q <= 1), text)
+    return cast(wanted, dtypes.float64)
 
 
 def _pick_quantiles(rows: Tensor, q: Tensor, name: str, interpolation: str) -> Tensor:

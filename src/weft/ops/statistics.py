@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from weft import late
 from weft.core.dims import reduced_dims
 from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, ChoiceError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs
 from weft.ops.complex_numbers import real
-from weft.ops.copies import cast
+from weft.ops.copies import cast, in_float32
 from weft.ops.elementwise import conj
 from weft.ops.extremes import amax, amin
 from weft.ops.public import public
 from weft.ops.reduce import nansum, sum
+from weft.ops.require import require
 from weft.ops.select import where
 from weft.ops.shaping import reshape
 from weft.ops.transcendental import exp, log, sqrt
@@ -60,6 +62,10 @@ def mean(
         keepdim = keepdims
     x = as_floating("mean", input, dtype)
     dims = None if dim is None else reduced_dims("mean", dim, x.ndim)
+    return in_float32(lambda x: _mean(x, dims, keepdim), x)
+
+
+def _mean(x: Tensor, dims: Any, keepdim: bool) -> Tensor:
     count = math.prod(x.shape) if dims is None else count_along(x, dims)
     total = sum(x, dims, keepdim)
     known = isinstance(count, int)  # an open size may be zero: 0 / 0 is NaN
@@ -86,7 +92,11 @@ def nanmean(
     if keepdims is not None:
         keepdim = keepdims
     x = as_floating("nanmean", input, dtype)
-    return nansum(x, dim, keepdim) / sum(x == x, dim, keepdim)
+
+    def plain(x: Tensor) -> Tensor:
+        return nansum(x, dim, keepdim) / sum(x == x, dim, keepdim)
+
+    return in_float32(plain, x)
 
 
 @public(method=True)
@@ -128,10 +138,14 @@ def _spread(
         correction = 0 if unbiased is False else 1
     x = as_floating(name, input)
     dims = reduced_dims(name, dim, x.ndim)
-    off = x - mean(x, dims, keepdim=True)
-    total = sum(real(off * conj(off)), dims, keepdim)
-    left = count_along(x, dims) - correction
-    return total / larger(left, 0)
+    left = larger(count_along(x, dims) - correction, 0)
+
+    def spread(x: Tensor) -> Tensor:
+        off = x - mean(x, dims, keepdim=True)
+        out = sum(real(off * conj(off)), dims, keepdim) / left
+        return sqrt(out) if name.startswith("std") else out
+
+    return in_float32(spread, x)
 
 
 @public(method=True)
@@ -154,7 +168,7 @@ def std(
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return sqrt(_spread("std", input, dim, unbiased, keepdim, correction))
+    return _spread("std", input, dim, unbiased, keepdim, correction)
 
 
 @public()
@@ -189,8 +203,8 @@ def std_mean(
     >>> weft.std_mean(weft.tensor([1.0, 1.0]))
     (tensor(0.), tensor(1.))
     """
-    spread, middle = var_mean(input, dim, unbiased, keepdim, correction=correction)
-    return sqrt(spread), middle
+    spread = _spread("std_mean", input, dim, unbiased, keepdim, correction)
+    return spread, mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
 # -- several variables
@@ -216,35 +230,40 @@ def cov(
         raise ShapeError(f"cov: expected at most 2 dimensions, got shape {input.shape}")
     x = input if input.ndim == 2 else reshape(input, (1, input.numel()))
     x = x if x.dtype.is_inexact else cast(x, default_dtype())
-    if fweights is None and aweights is None:
-        off = x - mean(x, 1, keepdim=True)
-        table = off @ conj(off).T / max(x.shape[1] - correction, 0)
-        return table if input.ndim == 2 else reshape(table, ())
     weights = _weights(x, fweights, aweights)
-    total = weights.sum()
-    off = x - (x * weights).sum(1, keepdim=True) / total
-    less = (
-        correction
-        if aweights is None
-        else (weights * aweights).sum() / total * correction
-    )
-    table = (off * weights) @ conj(off).T / (total - less).clamp(min=0)
-    return table if input.ndim == 2 else reshape(table, ())
+
+    def plain(x: Tensor) -> Tensor:
+        if weights is None:
+            off = x - mean(x, 1, keepdim=True)
+            return off @ conj(off).T / max(x.shape[1] - correction, 0)
+        total, less = weights.sum(), correction
+        off = x - (x * weights).sum(1, keepdim=True) / total
+        if aweights is not None:
+            less = (weights * aweights).sum() / total * correction
+        return (off * weights) @ conj(off).T / (total - less).clamp(min=0)
+
+    table = in_float32(plain, x)
+    return reshape(table, ()) if table.numel() == 1 else table
 
 
-def _weights(x: Tensor, fweights: Any, aweights: Any) -> Tensor:
+def _weights(x: Tensor, fweights: Any, aweights: Any) -> Tensor | None:
+    """The weight of each observation, if any are given."""
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None and given.shape != x.shape[1:]:
             raise ShapeError(
                 f"cov: expected {name} of shape {x.shape[1:]}, one for each "
                 f"observation, got {given.shape}"
             )
+    text = "cov: {name} of at least 0 expected, got {{value}}{{where}}"
+    if aweights is not None:
+        aweights = require(aweights, lambda w: w >= 0, text.format(name="aweights"))
     if fweights is None:
         return aweights
     if fweights.dtype.is_inexact:
         raise DTypeError(
             f"cov: expected whole numbers as fweights, got {fweights.dtype.name}"
         )
+    fweights = require(fweights, lambda w: w >= 0, text.format(name="fweights"))
     return fweights if aweights is None else fweights * aweights
 
 
@@ -256,11 +275,15 @@ def corrcoef(input: Tensor) -> Tensor:
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
-    table = cov(input)
-    if table.ndim == 0:
-        return table / table
-    spread = sqrt(real(table.diagonal()))
-    return table / spread.unsqueeze(1) / spread.unsqueeze(0)
+
+    def plain(x: Tensor) -> Tensor:
+        table = cov(x)
+        if table.ndim == 0:
+            return table / table
+        spread = sqrt(real(table.diagonal()))
+        return table / spread.unsqueeze(1) / spread.unsqueeze(0)
+
+    return in_float32(plain, input)
 
 
 # -- norms and distances
@@ -286,12 +309,16 @@ def logsumexp(
         keepdim = keepdims
     x = input if input.dtype.is_inexact else cast(input, default_dtype())
     dims = reduced_dims("logsumexp", dim, x.ndim)
-    if count_along(x, dims) == 0:
-        return log(sum(exp(x), dims, keepdim))
-    top = amax(x.detach(), dims, keepdim=True)
-    top = where(abs(top) == math.inf, 0, top)
-    total = log(sum(exp(x - top), dims, keepdim))
-    return total + reshape(top, total.shape)
+
+    def plain(x: Tensor) -> Tensor:
+        if count_along(x, dims) == 0:
+            return log(sum(exp(x), dims, keepdim))
+        top = amax(real(x.detach()), dims, keepdim=True)
+        top = where(abs(top) == math.inf, 0, top)
+        total = log(sum(exp(x - top), dims, keepdim))
+        return total + reshape(top, total.shape)
+
+    return in_float32(plain, x)
 
 
 @public(method=True)
@@ -315,20 +342,30 @@ def norm(
     if keepdims is not None:
         keepdim = keepdims
     x = as_floating("norm", input, dtype)
+    if p == "nuc":
+        return late.find("matrix_norm")(x, p, (-2, -1) if dim is None else dim, keepdim)
     dims = reduced_dims("norm", dim, x.ndim)
+    return in_float32(lambda x: _norm(x, p, dims, keepdim), x)
+
+
+def _norm(x: Tensor, p: Any, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     if p in ("fro", 2, 2.0, None):
         return sqrt(sum(real(x * conj(x)), dims, keepdim))
+    if not isinstance(p, (int, float)):
+        raise ArgumentError(
+            f"norm: expected p to be a number, 'fro' or 'nuc', got {p!r}"
+        )
     size = abs(x)
     if p == 0:
         return sum(cast(size != 0, size.dtype), dims, keepdim)
     if p == 1:
         return sum(size, dims, keepdim)
-    if p == math.inf:
+    if p == math.inf and count_along(size, dims):
         return amax(size, dims, keepdim)
     if p == -math.inf:
         return amin(size, dims, keepdim)
-    if not isinstance(p, (int, float)):
-        raise ArgumentError(f"norm: expected p to be a number or 'fro', got {p!r}")
+    if p == math.inf:  # no elements
+        return sum(size, dims, keepdim)
     return sum(size**p, dims, keepdim) ** (1.0 / p)
 
 
@@ -339,12 +376,26 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     >>> weft.dist(weft.tensor([1.0, 1.0]), weft.tensor([4.0, 5.0]))
     tensor(5.)
     """
-    return norm(input - other, p)
+    return in_float32(lambda x, y: norm(x - y, p), input, other)
+
+
+_CDIST_MODES = {
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+}
 
 
 @public()
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
     """The p-norm distance of each row of one matrix from each of the other.
+
+    All values of ``compute_mode`` give differences, the most exact of PyTorch's ways.
 
     >>> weft.cdist(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[5., 0.]])
@@ -354,7 +405,14 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
             "cdist: expected matrices (or batches) with rows of one length, got shapes "
             f"{x1.shape} and {x2.shape}"
         )
-    off = x1.unsqueeze(-2) - x2.unsqueeze(-3)
-    if x1.shape[-1] == 0:
-        return sum(off, -1)
-    return norm(off, p, -1)
+    if compute_mode not in _CDIST_MODES:
+        raise ChoiceError(
+            f"cdist: compute_mode must be one of {sorted(_CDIST_MODES)}, got "
+            f"{compute_mode!r}"
+        )
+
+    def plain(x: Tensor, y: Tensor) -> Tensor:
+        off = x.unsqueeze(-2) - y.unsqueeze(-3)
+        return norm(off, p, -1) if x.shape[-1] else sum(off, -1)
+
+    return in_float32(plain, x1, x2)

@@ -110,6 +110,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
             f"unfold: expected a size from 0 to {length} and a positive step, "
             f"got {size} and {step}"
         )
+    if input.ndim == 0:
+        return x[: int(size)]
     return windows_op(x, dim=d, size=int(size), step=int(step))
 
 

@@ -153,9 +153,9 @@ class RMSprop(Optimizer):
         weight_decay: float = 0,
         momentum: float = 0,
         centered: bool = False,
+        capturable: bool = False,
         foreach: bool | None = None,
         maximize: bool = False,
-        capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
         defaults = {

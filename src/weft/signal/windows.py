@@ -113,7 +113,7 @@ def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     tensor([1.])
     """
     places, last, end = _window("cosine", M, not sym, options)
-    return end(((places + 0.5) * (math.pi / (last + 1))).sin())
+    return end(((places + 0.5) * (math.pi / max(last + 1, 1))).sin())
 
 
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> Tensor:

@@ -70,6 +70,10 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     if mode.autocast is not None:
         input, weight = lowered(input, weight)
     slope = weight
+    if weight.ndim > 1:
+        raise ShapeError(
+            f"prelu: expected the slopes as a vector, got shape {weight.shape}"
+        )
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim > 1 else 1
         if weight.numel() != channels:
@@ -78,6 +82,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{input.shape}, got {weight.numel()}"
             )
         slope = weight.reshape((1, -1) + (1,) * (input.ndim - 2))
+    elif input.ndim == 0:
+        slope = weight.reshape(())
     return weft.where(input > 0, input, input * slope)
 
 
@@ -263,6 +269,12 @@ def hardtanh(
         raise ArgumentError(
             f"hardtanh: expected min_val <= max_val, got {min_val} and {max_val}"
         )
+    if (
+        not input.dtype.is_inexact
+        and min_val == int(min_val)
+        and max_val == int(max_val)
+    ):
+        min_val, max_val = int(min_val), int(max_val)  # integers stay integers
     out = _cut(input, input, min_val, max_val, min_val, max_val)
     return _result(input, out, inplace)
 
@@ -315,7 +327,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """
     if lambd < 0:
         raise ArgumentError(f"softshrink: expected lambd of at least 0, got {lambd}")
-    moved = input - weft.where(input > 0, lambd, -lambd)
+    moved = weft.where(input > 0, input - lambd, input + lambd)
     return weft.where(weft.abs(input) <= lambd, 0.0, moved)
 
 

@@ -10,7 +10,7 @@ from weft.autograd import Function
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.index import take_op
 from weft.ops.operands import as_index
-from weft.ops.require import known, require_index, require_known
+from weft.ops.require import require, require_index, require_known
 
 
 def embedding(
@@ -39,24 +39,21 @@ def embedding(
     ids = require_index("embedding", ids, rows, 0, wrap=False)
     if max_norm is not None:
         _renormalise(weight, ids, max_norm, norm_type)
-    table = weight
-    if padding_idx is not None:
-        table = _without_row(weight, _wrap(padding_idx, rows))
-    if scale_grad_by_freq:
-        table = _by_frequency(table, ids)
     if sparse:
-        return _sparse_rows(weight, ids, padding_idx, scale_grad_by_freq)
-    return take_op(table, ids)
+        found = _sparse_rows(weight, ids, padding_idx)
+    elif padding_idx is None:
+        found = take_op(weight, ids)
+    else:
+        found = take_op(_without_row(weight, _wrap(padding_idx, rows)), ids)
+    if not scale_grad_by_freq:
+        return found
+    count = weft.bincount(ids.flatten(), minlength=rows)
+    share = 1 / count[ids].to(found.dtype)
+    return _GradientTimes.apply(found, share.unsqueeze(-1))
 
 
-def _sparse_rows(
-    weight: Tensor, ids: Tensor, padding_idx: int | None, scale_grad_by_freq: bool
-) -> Tensor:
+def _sparse_rows(weight: Tensor, ids: Tensor, padding_idx: int | None) -> Tensor:
     """The rows, whose gradient is a sparse tensor of as many rows."""
-    if scale_grad_by_freq:
-        raise ArgumentError(
-            "embedding: sparse=True has no scale_grad_by_freq; pass sparse=False"
-        )
     error = ArgumentError(
         "embedding: gradients are dense in captured programs and transforms; pass "
         "sparse=False there"
@@ -99,11 +96,19 @@ def _without_row(weight: Tensor, row: int) -> Tensor:
     return weft.where(keep, weight, weight.detach())
 
 
-def _by_frequency(weight: Tensor, ids: Tensor) -> Tensor:
-    """The same table, with each row's gradient divided by how often it is used."""
-    count = weft.bincount(ids.flatten(), minlength=weight.shape[0]).clamp(min=1)
-    share = (1 / count.to(weight.dtype)).unsqueeze(1)
-    return weight * share + (weight * (1 - share)).detach()
+class _GradientTimes(Function):
+    """The same values, whose gradient is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Tensor:
+        found, factor = args
+        ctx.save_for_backward(factor)
+        return found.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (factor,) = ctx.saved_tensors
+        return grads[0] * factor, None
 
 
 def _renormalise(
@@ -126,6 +131,7 @@ def embedding_bag(
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
+    sparse: bool = False,
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
@@ -147,7 +153,9 @@ def embedding_bag(
     if per_sample_weights is not None and mode != "sum":
         raise ArgumentError("embedding_bag: per_sample_weights need mode='sum'")
     ids, bag, bags = _bags(input, offsets, include_last_offset)
-    rows = embedding(ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    rows = embedding(
+        ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+    )
     counted = weft.ones(ids.shape, dtype=weight.dtype, device=weight.device)
     if padding_idx is not None:
         counted = (ids != _wrap(padding_idx, weight.shape[0])).to(weight.dtype)
@@ -183,18 +191,17 @@ def _bags(
             "embedding_bag: expected 2-d input, or 1-d input with 1-d offsets, got "
             f"input of shape {input.shape}"
         )
-    starts = offsets[:-1] if last else offsets
-    ends = (
-        offsets[1:]
-        if last
-        else weft.cat([offsets[1:], offsets.new_tensor([input.numel()])])
-    )
-    looked = known(offsets) and offsets.numel()
-    if looked and (int(offsets[0]) != 0 or bool((ends < starts).any())):
-        raise ArgumentError("embedding_bag: offsets must start at 0 and not fall")
-    lengths = ends - starts
-    bag = weft.arange(lengths.numel(), device=input.device).repeat_interleave(lengths)
-    return input, bag, lengths.numel()
+    bags = offsets.numel() - last
+    if offsets.numel():
+        text = "embedding_bag: offsets must {}, got {{value}}{{where}}"
+        first = require(offsets[:1], lambda f: f == 0, text.format("start at 0"))
+        rises = require(
+            offsets.diff(), lambda d: d >= 0, text.format("not fall") + " from one on"
+        )
+        offsets = weft.cat([first, first + rises.cumsum(0)])
+    numbers = weft.arange(input.numel(), device=input.device)
+    starts = offsets[:bags]
+    return input, weft.searchsorted(starts, numbers, right=True) - 1, bags
 
 
 def _bag_max(rows: Tensor, bag: Tensor, bags: int, counted: Tensor) -> Tensor:

@@ -60,6 +60,7 @@ def cosine_similarity(
     """
 
     def plain(x1: Tensor, x2: Tensor) -> Tensor:
+        x1, x2 = weft.broadcast_tensors(x1, x2)
         dot = (x1 * x2).sum(dim)
         sizes = [weft.clamp(x.norm(dim=dim), min=eps) for x in (x1, x2)]
         return dot / (sizes[0] * sizes[1])

@@ -504,7 +504,7 @@ def hinge_embedding_loss(
     """
     _same_shape("hinge_embedding_loss", input, target)
     apart = weft.clamp(margin - input, min=0.0)
-    loss = weft.where(target == 1, input, 0.0) + weft.where(target == -1, apart, 0.0)
+    loss = weft.where(target != -1, input, 0.0) + weft.where(target != 1, apart, 0.0)
     return _reduce("hinge_embedding_loss", loss, reduction)
 
 
@@ -569,6 +569,9 @@ def multi_margin_loss(
     >>> weft.nn.functional.multi_margin_loss(weft.zeros(1, 2), weft.tensor([0]))
     tensor(0.5000)
     """
+    single = input.ndim < 2  # one sample, maybe of one class
+    if single:
+        input, target = input.reshape(1, -1), target.reshape(1)
     rows, flat = _class_first("multi_margin_loss", input, target)
     flat = _classes("multi_margin_loss", flat, rows.shape[1], -(10**9))
     own = rows.gather(1, flat.unsqueeze(1))
@@ -577,9 +580,7 @@ def multi_margin_loss(
         slack = slack * weight[flat].unsqueeze(1)
     others = weft.one_hot(flat, rows.shape[1]) == 0
     loss = weft.where(others, slack, 0.0).sum(1) / rows.shape[1]
-    if reduction == "none" and input.ndim == 1:
-        return loss[0]
-    return _reduce("multi_margin_loss", loss, reduction)
+    return _reduce("multi_margin_loss", loss[0] if single else loss, reduction)
 
 
 @_reducing()
@@ -593,8 +594,8 @@ def multilabel_margin_loss(
     tensor(0.5000)
     """
     _same_shape("multilabel_margin_loss", input, target)
-    rows = input.reshape(-1, input.shape[-1])
-    labels = target.reshape(-1, target.shape[-1])
+    classes = input.shape[-1] if input.ndim else 1
+    rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
     ended = (labels < 0).long().cumsum(1) > 0
     safe = weft.where(ended, 0, labels)
     safe = _classes("multilabel_margin_loss", safe, rows.shape[1], -(10**9))
@@ -604,8 +605,7 @@ def multilabel_margin_loss(
     slack = weft.clamp(1 - own.unsqueeze(2) + rows.unsqueeze(1), min=0.0)
     counted = (~ended).unsqueeze(2) & (~is_label).unsqueeze(1)
     loss = weft.where(counted, slack, 0.0).sum((1, 2)) / rows.shape[1]
-    if input.ndim == 1:
-        loss = loss[0]
+    loss = loss if input.ndim > 1 else loss[0]
     return _reduce("multilabel_margin_loss", loss, reduction)
 
 
