@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import dtype as dtypes
-from weft.core.dims import normalize_dim, normalize_dims
+from weft.core.dims import existing_dim, normalize_dims
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -97,9 +97,9 @@ def _dimensions(name: str, x: Tensor, s: Any, dim: Dims) -> tuple[list[int], lis
             )
         dim = tuple(range(x.ndim - count, x.ndim))
     given = [dim] if isinstance(dim, int) else list(dim)
-    dims = [normalize_dim(f"fft.{name}", d, x.ndim) for d in given]
+    dims = [existing_dim(f"fft.{name}", d, x.ndim) for d in given]
     normalize_dims(f"fft.{name}", tuple(given), x.ndim)  # none of them twice
-    if not dims:
+    if not dims and name not in ("fftn", "ifftn"):
         raise ArgumentError(f"fft.{name}: expected at least one dimension")
     if sizes is None:
         return dims, [None] * len(dims)
@@ -131,7 +131,7 @@ def _from_half(name: str, x: Tensor, n: Any, dim: int, norm: Any, inv: bool) -> 
 
 
 def _one(name: str, x: Tensor, dim: int) -> int:
-    return normalize_dim(f"fft.{name}", dim, x.ndim)
+    return existing_dim(f"fft.{name}", dim, x.ndim)
 
 
 def fft(

@@ -15,9 +15,11 @@ import math
 from typing import Any
 
 import weft
+from weft.core.dims import normalize_dims
 from weft.core.tensor import Tensor
 from weft.dtype_info import finfo, iinfo
 from weft.errors import ArgumentError
+from weft.ops.copies import in_float32
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax",
@@ -29,7 +31,7 @@ __all__ = [
 def _dims(input: Tensor, dim: Any) -> tuple[int, ...]:
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(input.ndim))
-    return tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    return normalize_dims("masked", dim, input.ndim)
 
 
 def _kept(input: Tensor, mask: Any) -> Tensor:
@@ -181,7 +183,12 @@ def mean(
             f"masked.mean: expected a floating-point or complex dtype, got {x.dtype}; "
             "pass dtype="
         )
-    return sum(x, dim, keepdim=keepdim, mask=mask) / _count(x, dim, keepdim, mask)
+    return in_float32(
+        lambda x: (
+            sum(x, dim, keepdim=keepdim, mask=mask) / _count(x, dim, keepdim, mask)
+        ),
+        x,
+    )
 
 
 def median(
@@ -260,10 +267,14 @@ def var(
     x = _typed(input, dtype, floating=True)
     less = correction if correction is not None else int(unbiased is not False)
     count = _count(x, dim, keepdim, mask)
-    center = mean(x, dim, keepdim=True, mask=mask)
-    apart = x - center
-    squares = (apart * apart.conj()).real if x.dtype.is_complex else apart * apart
-    return sum(squares, dim, keepdim=keepdim, mask=mask) / (count - less).clamp(min=0)
+
+    def plain(x: Tensor) -> Tensor:
+        apart = x - mean(x, dim, keepdim=True, mask=mask)
+        squares = (apart * apart.conj()).real if x.dtype.is_complex else apart * apart
+        total = sum(squares, dim, keepdim=keepdim, mask=mask)
+        return total / (count.to(total.dtype) - less).clamp(min=0)
+
+    return in_float32(plain, x)
 
 
 def std(

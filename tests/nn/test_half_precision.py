@@ -79,7 +79,23 @@ def test_running_statistics_of_half_precision_are_moved_by_float32(rng):
     np.testing.assert_allclose(var.numpy(), wide.var(0, ddof=1), rtol=1e-5)
 
 
-def test_wider_operands_decide(rng):
-    x = weft.tensor(rng.standard_normal((2, 8))).bfloat16()
-    assert F.layer_norm(x, (8,), weft.ones(8)).dtype is weft.float32
-    assert F.layer_norm(x, (8,), weft.ones(8).bfloat16()).dtype is weft.bfloat16
+def test_norms_keep_a_half_input_beside_wider_scales(rng):
+    x = weft.tensor(rng.standard_normal((2, 8, 3))).bfloat16()
+    w = weft.ones(8)
+    for y in (
+        F.layer_norm(x, (8, 3), weft.ones(8, 3)),
+        F.rms_norm(x, (3,), weft.ones(3)),
+        F.group_norm(x, 2, w, w),
+        F.batch_norm(x, w.clone(), w.clone(), w, w),
+        F.batch_norm(x, w.clone(), w.clone(), w, w, training=True),
+        F.instance_norm(x, None, None, w, w),
+    ):
+        assert y.dtype is weft.bfloat16
+    assert F.layer_norm(x, (3,), weft.ones(3).bfloat16()).dtype is weft.bfloat16
+    assert F.layer_norm(x.double(), (3,), weft.ones(3)).dtype is weft.float64
+
+
+def test_half_tensors_beside_0_d_ones_stay_half():
+    x, one = weft.ones(2, 3, dtype=weft.float16), weft.tensor(1.5)
+    for y in (weft.addcmul(x, one, one), weft.dist(x, one), weft.xlogy(x, one)):
+        assert y.dtype is weft.float16

@@ -148,6 +148,28 @@ def test_dimensions_are_independent(align):
     np.testing.assert_allclose(got.numpy()[0, 0], want, atol=1e-12)
 
 
+@pytest.mark.parametrize(("mode", "a"), [("bilinear", None), ("bicubic", -0.5)])
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 15])
+def test_antialias_averages_what_an_output_pixel_covers(mode, a, count):
+    """Means of the 9 inputs by a kernel that is as wide as an output pixel."""
+    x = uniform(1, 1, 9, 1)
+    step = 9 / count
+    expected = np.empty(count)
+    for i in range(count):
+        total = weights = 0.0
+        for j in range(9):
+            at = abs(j + 0.5 - step * (i + 0.5)) / max(step, 1)
+            near, far = 1 - at, 0.0
+            if a is not None:
+                near = (a + 2) * at**3 - (a + 3) * at**2 + 1
+                far = a * (at**3 - 5 * at**2 + 8 * at - 4)
+            w = near if at < 1 else far if at < 2 else 0.0
+            total, weights = total + w * x[0, 0, j, 0], weights + w
+        expected[i] = total / weights
+    got = F.interpolate(weft.tensor(x), (count, 1), mode=mode, antialias=True)
+    np.testing.assert_allclose(got.numpy().ravel(), expected, rtol=1e-12, atol=1e-12)
+
+
 def test_nearest_takes_one_element():
     x = weft.arange(4.0).reshape(1, 1, 4)
     assert F.interpolate(x, 6).flatten().tolist() == [0, 0, 1, 2, 2, 3]
@@ -348,8 +370,9 @@ G = weft.zeros(2, 3, 3, 2)
         (lambda: F.interpolate(X, 3, mode="cubic"), ArgumentError, "got 'cubic'"),
         (lambda: F.interpolate(X, 3, align_corners=True), ArgumentError, "is for the"),
         (lambda: F.interpolate(X, scale_factor=0.1), ArgumentError, "size (0, 0)"),
-        (lambda: F.interpolate(X, 3, mode="bilinear", antialias=True), ArgumentError,
-         "antialias=True is not offered"),
+        (lambda: F.interpolate(X, 3, antialias=True), ArgumentError, "got mode 'nea"),
+        (lambda: F.interpolate(X, (3,)), ArgumentError, "or 2 of them"),
+        (lambda: F.interpolate(X, scale_factor=(2.0,)), ArgumentError, "or 2 of them"),
         (lambda: F.interpolate(X.long(), 3, mode="bilinear"), DTypeError, "floating"),
         (lambda: F.interpolate(X, 3, recompute_scale_factor=True), ArgumentError,
          "needs scale_factor"),

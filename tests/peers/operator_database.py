@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from compare import Failed, plain
+from compare import DTYPES, Failed, difference, plain
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.common_optimizers import optim_db
@@ -74,7 +74,7 @@ def _remade(theirs: types.FunctionType) -> Callable[..., Any]:
     if not theirs.__module__.startswith("torch.testing"):
         raise AttributeError(f"no public name for {theirs}")
     scope = dict(theirs.__globals__)
-    for name in theirs.__code__.co_names:
+    for name in _names_in(theirs.__code__):
         value = scope.get(name)
         if isinstance(value, types.ModuleType) and value.__name__.startswith("torch"):
             scope[name] = _at(weft, value.__name__.removeprefix("torch").lstrip("."))
@@ -94,6 +94,12 @@ def _remade(theirs: types.FunctionType) -> Callable[..., Any]:
     return made
 
 
+def _names_in(code: types.CodeType) -> set[str]:
+    """The names that a function looks up, and those of functions inside it."""
+    inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    return set(code.co_names).union(*map(_names_in, inner))
+
+
 def translated(value: Any) -> Any:
     """An argument for Weft: tensors, dtypes, formats and functions are Weft's."""
     if isinstance(value, torch.Tensor):
@@ -109,6 +115,8 @@ def translated(value: Any) -> Any:
         return {k: translated(v) for k, v in value.items()}
     if isinstance(value, slice):
         return slice(*map(translated, (value.start, value.stop, value.step)))
+    if isinstance(value, torch.nn.Module):  # one without parameters
+        return _at(weft, f"nn.{type(value).__name__}")()
     if callable(value) and not isinstance(value, type):
         return function_of(value)
     return value
@@ -163,19 +171,51 @@ def tensors_in(value: Any, kind: type) -> list[Any]:
 
 def gradients(outputs: Any, inputs: list[Any], of: Any) -> Any:
     """Gradients from fixed random cotangents to all inputs that require them."""
-    outs = [t for t in tensors_in(outputs, of.Tensor) if t.requires_grad]
+    outs = tensors_in(outputs, of.Tensor)
     leaves = [t for t in inputs if t.requires_grad]
-    if not outs or not leaves:
-        return []
     rng = np.random.default_rng(0)
-    cotangents = []
+    pairs = []
     for out in outs:
         g = rng.standard_normal(tuple(out.shape))
-        if of is torch:
-            shaped = torch.from_numpy(np.asarray(g)).to(out.dtype)
-        else:
-            shaped = weft.tensor(g).to(out.dtype)
-        cotangents.append(shaped)
-    found = of.autograd.grad(outs, leaves, cotangents, allow_unused=True)
-    zero = [of.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
-    return plain([z.detach() for z in zero])
+        if out.requires_grad:
+            g = torch.from_numpy(np.asarray(g)) if of is torch else weft.tensor(g)
+            pairs.append((out, g.to(out.dtype)))
+    if not pairs:  # a constant
+        return plain([of.zeros_like(x).detach() for x in leaves])
+    seeds = [g for _, g in pairs]
+    found = of.autograd.grad([o for o, _ in pairs], leaves, seeds, allow_unused=True)
+    both = zip(found, leaves, strict=True)
+    return plain([(of.zeros_like(x) if g is None else g).detach() for g, x in both])
+
+
+# Relative to each element, and to the largest of the tensor.
+CLOSE = {
+    "float16": (2e-3, 2e-3), "bfloat16": (1.6e-2, 1.6e-2),
+    "float32": (2e-5, 2e-6), "complex64": (2e-5, 2e-6),
+    "float64": (1e-9, 1e-11), "complex128": (1e-9, 1e-11),
+}  # fmt: skip
+
+
+def differs(ours: Any, theirs: Any, *, values: bool = True) -> str:
+    """What differs between two outcomes, where sums may be rounded in any order."""
+    if isinstance(ours, Failed) or isinstance(theirs, Failed):
+        return difference(ours, theirs)
+    if isinstance(theirs, list):
+        if not isinstance(ours, list) or len(ours) != len(theirs):
+            return f"structure: {ours} against {theirs}"
+        pairs = zip(ours, theirs, strict=True)
+        return "; ".join(filter(None, (differs(a, b, values=values) for a, b in pairs)))
+    if not (isinstance(theirs, tuple) and theirs and theirs[0] in DTYPES):
+        return difference(ours, theirs) if values else ""
+    if not isinstance(ours, tuple) or ours[:2] != theirs[:2]:
+        return f"Weft gave {ours}, PyTorch {theirs}"
+    if not values:
+        return ""
+    relative, absolute = CLOSE.get(theirs[0], (0, 0))
+    finite = np.abs(theirs[2][np.isfinite(theirs[2])])
+    absolute *= float(finite.max(initial=1.0)) if absolute else 1.0
+    try:
+        np.testing.assert_allclose(ours[2], theirs[2], rtol=relative, atol=absolute)
+    except AssertionError as error:
+        return str(error)
+    return ""

@@ -254,6 +254,9 @@ def test_interpolate(n, target):
         for align in corners:
             options = words(mode=mode, align_corners=align, **target)
             agree(f"F.interpolate(x, {options})", x=uniform(2, 3, *SIZES[n]))
+            if mode in ("bilinear", "bicubic"):
+                smooth = f"F.interpolate(x, {options}, antialias=True)"
+                agree(smooth, x=uniform(2, 3, *SIZES[n]))
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])

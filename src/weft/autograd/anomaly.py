@@ -51,10 +51,10 @@ def _summary(name: str, x: Any) -> str:
 
 
 @contextmanager
-def detect_anomaly(*, nan: bool = True, inf: bool = True) -> Iterator[None]:
+def detect_anomaly(check_nan: bool = True, *, check_inf: bool = True) -> Iterator[None]:
     """Raise at the first operator that makes a non-finite value from finite ones.
 
-    Forward and backward operators are both watched. ``inf=False`` looks for NaN
+    Forward and backward operators are both watched. ``check_inf=False`` looks for NaN
     only.
 
     >>> with weft.autograd.detect_anomaly():
@@ -62,8 +62,7 @@ def detect_anomaly(*, nan: bool = True, inf: bool = True) -> Iterator[None]:
     Traceback (most recent call last):
     weft.autograd.anomaly.AnomalyError: log made a non-finite value ...
     """
-
-    switch = set_detect_anomaly(nan or inf, check_inf=inf)
+    switch = set_detect_anomaly(True, check_nan, check_inf=check_inf)
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.errors import ArgumentError, DTypeError, OutOfRangeError
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError, RankError
 
 
 def normalize_dim(name: str, dim: Any, ndim: int) -> int:
@@ -24,6 +24,13 @@ def normalize_dim(name: str, dim: Any, ndim: int) -> int:
             f"(expected {-limit} to {limit - 1})"
         )
     return index % limit
+
+
+def existing_dim(name: str, dim: Any, ndim: int) -> int:
+    """The same, of a tensor that must have dimensions."""
+    if ndim == 0:
+        raise RankError(f"{name}: expected at least 1 dimension, got a 0-d tensor")
+    return normalize_dim(name, dim, ndim)
 
 
 def normalize_dims(name: str, dim: Any, ndim: int) -> tuple[int, ...]:

@@ -193,7 +193,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
             f"linalg.tensorinv: expected ind of at least 1, got {ind!r}"
         )
     front, back = A.shape[:ind], A.shape[ind:]
-    if front.numel() != back.numel():
+    if ind > A.ndim or front.numel() != back.numel():
         raise ShapeError(
             f"linalg.tensorinv: expected as many elements before dimension {ind} as "
             f"after it, got shape {A.shape}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.core.results import results
 from weft.core.tensor import Tensor
-from weft.errors import AutogradError
+from weft.errors import AutogradError, ShapeError
 from weft.linalg.operands import as_matrix, one_type, wide
 from weft.ops.linalg.algebra import LinAlgError
 from weft.ops.operands import concrete
@@ -183,6 +183,11 @@ def ldl_solve(
     factors = as_matrix("linalg.ldl_solve", LD, square=True)
     right = as_matrix("linalg.ldl_solve", B)
     one_type("linalg.ldl_solve", factors, right)
+    if right.shape[-2] != factors.shape[-1]:
+        raise ShapeError(
+            f"linalg.ldl_solve: expected {factors.shape[-1]} rows on the right, got "
+            f"shape {right.shape}"
+        )
     ld, b = _array("ldl_solve", factors), _array("ldl_solve", right)
     lead = np.broadcast_shapes(ld.shape[:-2], b.shape[:-2])
     ld = np.broadcast_to(ld, (*lead, *ld.shape[-2:]))

@@ -205,6 +205,7 @@ def lu_unpack(
         raise ArgumentError(
             f"lu_unpack: expected pivots of dtype int32, got {LU_pivots.dtype.name}"
         )
+    as_matrix("lu_unpack", LU_data)
     none = empty(0, dtype=LU_data.dtype)
     rows = LU_data.shape[-2]
     p = permutation(LU_pivots, rows, LU_data) if unpack_pivots else none

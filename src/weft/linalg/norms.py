@@ -15,6 +15,7 @@ from weft.linalg.operands import as_matrix, as_number, one_by_one, rank_of, wide
 from weft.linalg.solving import inv
 from weft.ops import statistics
 from weft.ops.copies import cast
+from weft.ops.creation import zeros
 from weft.ops.extremes import amax, amin
 from weft.ops.linalg.algebra import check_matrix
 from weft.ops.public import public
@@ -146,6 +147,8 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     x = as_matrix("linalg.cond", A, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
         s = svdvals(x)
+        if not s.shape[-1]:
+            return zeros(s.shape[:-1], dtype=s.dtype, device=s.device)
         ratio = s[..., 0] / s[..., -1]
         return 1 / ratio if p == -2 else ratio
     return matrix_norm(x, p) * matrix_norm(inv(x), p)

@@ -107,6 +107,10 @@ class InPlace:
         >>> weft.zeros(2).uniform_(5, 6).min() >= 5
         tensor(True)
         """
+        if from_ > to:
+            raise ArgumentError(
+                f"uniform_: expected from not above to, got {from_} and {to}"
+            )
         values = random.rand(
             self.shape, dtype=self.dtype, device=self.device, **options
         )
@@ -118,6 +122,8 @@ class InPlace:
         >>> weft.zeros(2, 3).normal_().shape
         (2, 3)
         """
+        if std < 0:
+            raise ArgumentError(f"normal_: expected std of at least 0, got {std}")
         values = random.randn(
             self.shape, dtype=self.dtype, device=self.device, **options
         )

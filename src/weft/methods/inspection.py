@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.core.dims import normalize_dim
+from weft.core.dims import existing_dim
 from weft.errors import DeviceError, ShapeError
 from weft.ops import (
     complex_numbers,
@@ -59,7 +59,7 @@ class Inspection:
         """
         if dim is None:
             return self.shape
-        return self.shape[normalize_dim("size", dim, self.ndim)]
+        return self.shape[existing_dim("size", dim, self.ndim)]
 
     def numel(self: Any) -> int:
         """The number of elements.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError
-from weft.ops.elementwise import elementwise_batch, samples_in
+from weft.ops.elementwise import elementwise_batch, result_type, samples_in
 from weft.ops.memory_format import check_format, contiguous_format, laid_out
 from weft.ops.public import public
 
@@ -73,7 +72,7 @@ def in_float32(fn: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
     if not any(isinstance(t, Tensor) and t.dtype.np.char in HALF for t in tensors):
         return fn(*tensors)
     given = [t for t in tensors if t is not None]
-    kind = functools.reduce(dtypes.promote_types, [t.dtype for t in given])
+    kind = result_type(*given)
     wide = [
         t if t is None or t.dtype.np.char not in HALF else cast(t, dtypes.float32)
         for t in tensors

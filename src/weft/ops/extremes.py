@@ -239,13 +239,13 @@ argmin_op = _arg("argmin", np.ndarray.argmin, 0)
 
 def _reduce_arg(op: Op, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     check_accepts(op.name, "ordered", input.dtype)
+    d = 0 if dim is None else normalize_dim(op.name, dim, input.ndim)
     if dim is None or input.ndim == 0:
         if input.numel() == 0:
             raise RankError(f"{op.name}: expected at least one element, got none")
         flat = reshape(input, (input.numel(),))
         out = bind(op, (flat,), {"dim": 0, "keepdim": False})
         return reshape(out, (1,) * input.ndim) if keepdim else out
-    d = normalize_dim(op.name, dim, input.ndim)
     _check_nonempty(op.name, input.shape, (d,))
     return bind(op, (input,), {"dim": d, "keepdim": bool(keepdim)})
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.dims import normalize_dim
+from weft.core.dims import existing_dim, normalize_dim
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element, Scatter, Varied
@@ -282,7 +282,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """
     if dim is None:
         return gather(input.flatten(), 0, indices.flatten())
-    d = normalize_dim("take_along_dim", dim, input.ndim)
+    d = existing_dim("take_along_dim", dim, input.ndim)
     others = [(*s[:d], 1, *s[d + 1 :]) for s in (input.shape, indices.shape)]
     common = broadcast_shapes("take_along_dim", *others)
     x = expand(input, (*common[:d], input.shape[d], *common[d + 1 :]))

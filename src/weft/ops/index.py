@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.dims import normalize_dim
+from weft.core.dims import existing_dim, normalize_dim
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
@@ -375,7 +375,7 @@ def repeat_interleave(
         return repeat_interleave(positions, as_index("repeat_interleave", input), 0)
     if dim is None:
         input, dim = reshape(input, (input.numel(),)), 0
-    d = normalize_dim("repeat_interleave", dim, input.ndim)
+    d = existing_dim("repeat_interleave", dim, input.ndim)
     size = input.shape[d]
     if is_integer(repeats) and repeats >= 0:
         before, after = input.shape[: d + 1], input.shape[d + 1 :]

@@ -296,11 +296,15 @@ def replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
 
 
 def inplace(
-    fn: Callable[..., Tensor], name: str, given: str = "", dtype: str = "float32"
+    fn: Callable[..., Tensor],
+    name: str,
+    given: str = "",
+    dtype: str = "float32",
+    size: str = "2, 2",
 ) -> Callable[..., Tensor]:
     """The in-place form of an out-of-place function.
 
-    ``given`` and ``dtype`` are the arguments and the tensor of its example.
+    ``given`` are the arguments of its example, ``dtype`` and ``size`` its tensor's.
     """
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -317,7 +321,7 @@ def inplace(
 
     It changes the tensor's own memory (seen by its views too) and returns it.
 
-    >>> x = weft.ones(2, 2, dtype=weft.{dtype})
+    >>> x = weft.ones({size}, dtype=weft.{dtype})
     >>> x.{name}({given}) is x
     True
     """

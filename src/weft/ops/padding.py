@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.dims import normalize_dim, normalize_dims
+from weft.core.dims import existing_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
@@ -84,7 +84,7 @@ def flipud(input: Tensor) -> Tensor:
     >>> weft.tensor([1, 2]).flipud()
     tensor([2, 1])
     """
-    return flip(input, 0)
+    return flip(input, existing_dim("flipud", 0, input.ndim))
 
 
 # -- rolling, repeating, padding
@@ -136,7 +136,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise ArgumentError(f"roll: {len(steps)} shifts but {len(axes)} dims")
     out = input
     for step, dim in zip(steps, axes, strict=True):
-        d = normalize_dim("roll", dim, input.ndim)
+        d = existing_dim("roll", dim, input.ndim)
         size = max(out.shape[d], 1)
         cut = -step % size
         out = cat([along(out, d, slice(cut, None)), along(out, d, slice(0, cut))], d)

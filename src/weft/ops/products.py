@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from weft.ops.arithmetic import scaled
 from weft.ops.broadcasting import expand
 from weft.ops.copies import HALF, cast
 from weft.ops.elementwise import broadcast_shapes, conj, result_type
+from weft.ops.inplace import inplace
 from weft.ops.operands import as_tensorlike
 from weft.ops.public import public
 from weft.ops.reduce import sum
@@ -383,12 +385,17 @@ def scaled_sum(
 
     So NaN and infinities that memory happens to hold stay out, as in BLAS.
     """
+    shape = product.shape
+    if broadcast_shapes(name, input.shape, shape) != shape:
+        raise ShapeError(
+            f"{name}: expected an input that can be expanded to the product's shape "
+            f"{shape}, got shape {input.shape}"
+        )
     dtype = result_type(input, product)
     if alpha != 1:
         product = cast(scaled(name, product, product, alpha), dtype)
     if beta == 0:
-        shape = broadcast_shapes(name, input.shape, product.shape)
-        return expand(cast(product, dtype), shape)
+        return cast(product, dtype)
     if beta != 1:
         input = cast(scaled(name, input, input, beta), dtype)
     return input + product
@@ -446,9 +453,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         )
     # a size of 1 is broadcast: the other operand is summed along its dimension
     if ones := tuple(d for n, m, d, _ in pairs if m == 1 != n):
-        a = sum(a, ones, keepdim=True)
+        a = sum(a, ones, keepdim=True, dtype=a.dtype)
     if ones := tuple(e for n, m, _, e in pairs if n == 1 != m):
-        b = sum(b, ones, keepdim=True)
+        b = sum(b, ones, keepdim=True, dtype=b.dtype)
     free_a = [d for d in range(a.ndim) if d not in xs]
     free_b = [d for d in range(b.ndim) if d not in ys]
     left = _fold(permute(a, (*free_a, *xs)), len(free_a))
@@ -477,7 +484,7 @@ def baddbmm(
     return scaled_sum("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
-@public(method=True, inplace="weft.ones(2, 2), weft.ones(2)")
+@public(method=True, inplace=partial(inplace, given="weft.eye(2), x", size="2"))
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:

@@ -38,7 +38,7 @@ from weft.ops.creation import (
     parse_size,
     placed,
 )
-from weft.ops.elementwise import device_of
+from weft.ops.elementwise import check_accepts, device_of
 from weft.ops.joining import stack
 from weft.ops.public import public
 from weft.ops.require import require
@@ -858,11 +858,17 @@ def multinomial(
     >>> weft.multinomial(weft.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
     tensor([1, 1])
     """
+    check_accepts("multinomial", "floating", input.dtype)
     if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")
     if num_samples < 1:
         raise ArgumentError(
             f"multinomial: expected at least one sample, got {num_samples}"
+        )
+    if not replacement and num_samples > input.shape[-1]:
+        raise ArgumentError(
+            f"multinomial: cannot draw {num_samples} different samples of "
+            f"{input.shape[-1]}; pass replacement=True or draw fewer"
         )
     weights = _weights(input, num_samples, replacement)
     drawn = num_samples if replacement else input.shape[-1]

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core import fast_path
-from weft.core.dims import reduced_dims
+from weft.core.dims import normalize_dims, reduced_dims
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import COSTLY
 from weft.core.lowering import Reduction
@@ -248,7 +248,7 @@ def any(
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    dims = reduced_dims("any", dim, input.ndim)
+    dims = normalize_dims("any", dim, input.ndim)  # none of them: nothing is reduced
     return bind(any_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
@@ -270,5 +270,5 @@ def all(
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    dims = reduced_dims("all", dim, input.ndim)
+    dims = normalize_dims("all", dim, input.ndim)  # none of them: nothing is reduced
     return bind(all_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})

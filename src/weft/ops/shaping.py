@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core import fast_path
-from weft.core.dims import normalize_dim, normalize_dims
+from weft.core.dims import existing_dim, normalize_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import View, permuted, reshaped
 from weft.core.mode import mode
@@ -243,10 +243,10 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     >>> weft.zeros(2, 3, 4).flatten(1).shape
     (2, 12)
     """
-    if input.ndim == 0:
-        return reshape(input, (1,))
     first = normalize_dim("flatten", start_dim, input.ndim)
     last = normalize_dim("flatten", end_dim, input.ndim)
+    if input.ndim == 0:
+        return reshape(input, (1,))
     if first > last:
         raise ArgumentError(f"flatten: start_dim {first} comes after end_dim {last}")
     shape = input.shape
@@ -273,7 +273,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     >>> weft.zeros(2, 12).unflatten(1, (3, -1)).shape
     (2, 3, 4)
     """
-    d = normalize_dim("unflatten", dim, input.ndim)
+    d = existing_dim("unflatten", dim, input.ndim)
     inner = _infer("unflatten", (input.shape[d],), tuple(sizes))
     return reshape(input, (*input.shape[:d], *inner, *input.shape[d + 1 :]))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.dims import normalize_dim
+from weft.core.dims import existing_dim, normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import Element, Varied, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
@@ -189,8 +189,8 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     >>> weft.arange(6).narrow(0, 2, 3)
     tensor([2, 3, 4])
     """
-    d = normalize_dim("narrow", dim, input.ndim)
-    size = input.shape[d] if input.ndim else 1
+    d = existing_dim("narrow", dim, input.ndim)
+    size = input.shape[d]
     first = start + size if start < 0 else start
     if not 0 <= first <= size or length < 0 or first + length > size:
         raise RankError(

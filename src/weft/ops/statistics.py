@@ -9,7 +9,7 @@ from weft import late
 from weft.core.dims import reduced_dims
 from weft.core.size import larger
 from weft.core.tensor import Tensor
-from weft.dtype import as_dtype, default_dtype
+from weft.dtype import as_dtype, default_dtype, promote_types
 from weft.errors import ArgumentError, ChoiceError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs
 from weft.ops.complex_numbers import real
@@ -231,6 +231,8 @@ def cov(
     x = input if input.ndim == 2 else reshape(input, (1, input.numel()))
     x = x if x.dtype.is_inexact else cast(x, default_dtype())
     weights = _weights(x, fweights, aweights)
+    if weights is not None and weights.dtype.is_inexact:
+        x = cast(x, promote_types(x.dtype, weights.dtype))
 
     def plain(x: Tensor) -> Tensor:
         if weights is None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
 from weft.core.tensor import Tensor
-from weft.ops.copies import in_float32
-from weft.ops.elementwise import Public, binary, unary
+from weft.ops.copies import cast, in_float32
+from weft.ops.elementwise import Public, binary, result_type, unary
 from weft.ops.inplace import write_out
 from weft.ops.public import Names, public
 from weft.ops.select import where
@@ -464,6 +464,8 @@ def xlogy(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """
     if out is not None:
         return write_out(out, xlogy(input, other), "xlogy")
+    if isinstance(other, Tensor):  # the condition has dimensions, `other` perhaps none
+        other = cast(other, result_type(input, other))
     none = (input == 0) & ((other <= 0) | (other == math.inf))
     chosen = where(none, 0, input * log(where(none, 1, other)))
     return where(other != other, math.nan, chosen)

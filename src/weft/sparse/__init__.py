@@ -309,9 +309,12 @@ def to_sparse(
 
 def _from_dense(x: Tensor, sparse_dim: int) -> SparseCOO:
     array = x.array()
-    seen = (array != 0).reshape(*array.shape[:sparse_dim], -1).any(-1)
-    at = np.stack(np.nonzero(seen)) if sparse_dim else np.zeros((0, 1), np.int64)
-    indices = Tensor(at.astype(np.int64))
+    if not sparse_dim:
+        return SparseCOO.of(
+            weft.zeros(0, 1, dtype=weft.int64), x.unsqueeze(0), x.shape, True
+        )
+    seen = (array != 0).any(tuple(range(sparse_dim, x.ndim)))
+    indices = Tensor(np.stack(np.nonzero(seen)).astype(np.int64))
     values = x[tuple(indices[k] for k in range(sparse_dim))]
     return SparseCOO.of(indices, values, x.shape, True)
 

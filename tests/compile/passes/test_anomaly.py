@@ -31,7 +31,7 @@ def test_the_switch_holds_until_it_is_turned_off():
 
 
 def test_blocks_nest_and_end_with_errors():
-    with detect_anomaly(), detect_anomaly(inf=False):
+    with detect_anomaly(), detect_anomaly(check_inf=False):
         weft.log(T([0.0]))  # an infinity, which is none here
         with pytest.raises(AnomalyError):
             weft.log(T([-1.0]))
@@ -63,7 +63,7 @@ def test_a_compiled_program_names_operator_and_line():
 
 def test_infinities_are_looked_for_if_asked():
     program = weft.compile(lambda x: 1 / x)
-    with detect_anomaly(inf=False):
+    with detect_anomaly(check_inf=False):
         assert program(T([0.0])).isinf()
     with detect_anomaly(), pytest.raises(AnomalyError, match="div made"):
         program(T([0.0]))

@@ -348,7 +348,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     >>> weft.nn.functional.glu(weft.tensor([2.0, 0.0]))
     tensor([1.])
     """
-    if input.shape[dim] % 2:
+    if input.size(dim) % 2:
         raise ShapeError(
             f"glu: expected an even size along dim {dim}, got shape {input.shape}"
         )

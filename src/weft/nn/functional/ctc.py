@@ -32,6 +32,10 @@ def ctc_loss(
     >>> weft.nn.functional.ctc_loss(logp, weft.tensor([[1, 2]]), [4], [2]).shape
     ()
     """
+    if log_probs.ndim not in (2, 3):
+        raise ShapeError(
+            f"ctc_loss: expected log_probs (T, N, C) or (T, C), got {log_probs.shape}"
+        )
     single = log_probs.ndim == 2
     if single:
         log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1)

@@ -40,7 +40,11 @@ def bilinear(
     (4, 5)
     """
     want = weight.shape[1:]
-    if (input1.shape[-1], input2.shape[-1]) != want:
+    if (
+        not input1.ndim
+        or not input2.ndim
+        or (input1.shape[-1], input2.shape[-1]) != want
+    ):
         raise RankError(
             f"bilinear: weight of shape {weight.shape} needs inputs with {want} "
             f"features, got shapes {input1.shape} and {input2.shape}"
@@ -102,6 +106,11 @@ def linear_cross_entropy(
 
     classes, width = linear_weight.shape[0], linear_weight.shape[-1]
     rest = linear_weight.shape[1:-1]
+    if rest and input.ndim < 2:
+        raise ShapeError(
+            f"linear_cross_entropy: a weight of shape {linear_weight.shape} needs "
+            f"inputs (N, {width}), got shape {input.shape}"
+        )
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     scores = linear(input, linear_weight.reshape(-1, width), bias)
     if rest:

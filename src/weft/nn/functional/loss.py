@@ -320,6 +320,8 @@ def binary_cross_entropy_with_logits(
 
 def _class_first(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities as (rows, C) and targets as (rows,)."""
+    if input.ndim == 0:
+        raise ShapeError(f"{name}: expected scores (C), (N, C) or (N, C, ...), got ()")
     if input.ndim == 1:
         if target.ndim != 0:
             raise ShapeError(
@@ -422,6 +424,11 @@ def cross_entropy(
         )
     logp = weft.log_softmax(input, dim)
     if target.shape == input.shape and target.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise ArgumentError(
+                "cross_entropy: ignore_index names a class, but the target holds "
+                "probabilities"
+            )
         return _soft_targets(logp, target, dim, weight, reduction, label_smoothing)
     plain = _nll("cross_entropy", logp, target, weight, ignore_index, reduction)
     if label_smoothing == 0:
@@ -624,7 +631,8 @@ def cosine_embedding_loss(
     tensor(0.)
     """
     _same_shape("cosine_embedding_loss", input1, input2)
-    cos = cosine_similarity(input1, input2, dim=-1)
+    a, b = (x if x.dtype.is_inexact else x.float() for x in (input1, input2))
+    cos = cosine_similarity(a, b, dim=-1)
     if target.shape != cos.shape:
         raise ShapeError(
             f"cosine_embedding_loss: inputs of shape {input1.shape} need a target of "

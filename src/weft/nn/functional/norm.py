@@ -32,10 +32,24 @@ def _standard(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
 
 
 def _fused(
-    name: str, plain: Callable[..., Tensor], *tensors: Tensor | None, key: Any
+    name: str,
+    plain: Callable[..., Tensor],
+    input: Tensor,
+    *scale: Tensor | None,
+    key: Any,
 ) -> Tensor:
     """A composition as one kernel, where that pays, in float32 for half types."""
-    return in_float32(functools.partial(fused, name, plain, key=key), *tensors)
+    kernel = functools.partial(fused, name, plain, key=key)
+    return _scaled_in_float32(kernel, input, *scale)
+
+
+def _scaled_in_float32(
+    fn: Callable[..., Tensor], input: Tensor, *scale: Tensor | None
+) -> Tensor:
+    """``fn`` in float32; a half-precision input keeps its dtype beside wider scales."""
+    out = in_float32(fn, input, *scale)
+    half = input.dtype in (weft.float16, weft.bfloat16)
+    return out.to(input.dtype) if half else out
 
 
 def batch_norm(
@@ -93,7 +107,7 @@ def batch_norm(
     scale = _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
     if not training:
         running = [_per_channel(r, input.ndim) for r in (running_mean, running_var)]
-        return in_float32(by_running, input, *running, *scale)
+        return _scaled_in_float32(by_running, input, *running, *scale)
 
     def normalized(*tensors: Tensor | None) -> Tensor:
         out, mean, var = fused("batch_norm", by_batch, *tensors, key=eps)
@@ -102,7 +116,7 @@ def batch_norm(
             _move(running_var, var * (count / (count - 1)), momentum)
         return out
 
-    return in_float32(normalized, input, *scale)
+    return _scaled_in_float32(normalized, input, *scale)
 
 
 def _move(running: Tensor, value: Tensor, momentum: float) -> None:

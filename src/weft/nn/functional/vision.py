@@ -234,15 +234,34 @@ def _tap_matrix(size: int, cols: list[Any], weights: list[Any]) -> Taps:
 
 def _cubic_weights(t: Any) -> list[Any]:
     """Keys' cubic convolution (a = -0.75) at distances 1 + t, t, 1 - t and 2 - t."""
-    a = -0.75
+    return [_cubic_height(x, -0.75) for x in (t + 1, t, 1 - t, 2 - t)]
 
-    def near(x: Any) -> Any:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
 
-    def far(x: Any) -> Any:
-        return ((x - 5) * x + 8) * x * a - 4 * a
+@functools.lru_cache(maxsize=256)
+def _smoothing_taps(
+    size: int, count: int, scale: float | None, align: bool, cubic: bool
+) -> Taps:
+    """Taps that reach as far as an output pixel does: what is smaller is averaged."""
+    step = 1.0 / scale if scale else size / count
+    if align:
+        step = (size - 1) / (count - 1) if count > 1 else 0.0
+    wide = max(step, 1.0)
+    reach = (2 if cubic else 1) * wide
+    center = step * (np.arange(count) + 0.5)
+    first = np.maximum((center - reach + 0.5).astype(np.int64), 0)
+    end = np.minimum((center + reach + 0.5).astype(np.int64), size)
+    cols = [first + k for k in range(int((end - first).max()))]
+    heights = _cubic_height if cubic else lambda x: np.maximum(1 - x, 0)
+    weights = [
+        np.where(at < end, heights(np.abs(at - center + 0.5) / wide), 0) for at in cols
+    ]
+    total = np.sum(weights, 0)
+    return _tap_matrix(size, cols, [w / total for w in weights])
 
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+def _cubic_height(x: Any, a: float = -0.5) -> Any:
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((x - 5) * x + 8) * x * a - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
 
 
 def _check_mode(x: Tensor, mode: str, align_corners: bool | None) -> None:
@@ -285,11 +304,15 @@ def _target(
             raise ArgumentError(
                 "interpolate: recompute_scale_factor needs scale_factor, got size"
             )
+        if isinstance(size, (tuple, list)) and len(size) != spatial:
+            raise ArgumentError(
+                f"interpolate: expected a size or {spatial} of them for input shape "
+                f"{x.shape}, got {size!r}"
+            )
         return sizes_of("interpolate", "size", size, spatial, 1), [None] * spatial
-    listed = scale_factor if isinstance(scale_factor, (tuple, list)) else [scale_factor]
-    scales: list[Any] = [float(s) for s in listed] * (
-        spatial if len(listed) == 1 else 1
-    )
+    single = not isinstance(scale_factor, (tuple, list))
+    listed = [scale_factor] if single else scale_factor
+    scales: list[Any] = [float(s) for s in listed] * (spatial if single else 1)
     if len(scales) != spatial:
         raise ArgumentError(
             f"interpolate: expected a scale_factor or {spatial} of them, got "
@@ -312,17 +335,18 @@ def interpolate(
     """The input ``(N, C, *S)`` resampled to another size, or scaled.
 
     ``mode`` is nearest, nearest-exact, linear (3-d input), bilinear or bicubic
-    (4-d), trilinear (5-d) or area.
+    (4-d), trilinear (5-d) or area. With ``antialias``, a smaller bilinear or bicubic
+    image averages all pixels that it stands for.
 
     >>> x = weft.tensor([[[1.0, 3.0]]])
     >>> weft.nn.functional.interpolate(x, 4, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
     """
     _check_mode(input, mode, align_corners)
-    if antialias:
+    if antialias and mode not in ("bilinear", "bicubic"):
         raise ArgumentError(
-            "interpolate: antialias=True is not offered; average with avg_pool2d or "
-            "mode='area' before making an image smaller"
+            "interpolate: antialias=True is for the modes bilinear and bicubic, got "
+            f"mode {mode!r}"
         )
     counts, scales = _target(input, size, scale_factor, recompute_scale_factor)
     if mode.startswith("nearest"):
@@ -331,7 +355,9 @@ def interpolate(
         check_accepts("interpolate", "floating", input.dtype)
     if mode == "area":
         return adaptive_mean(input, counts)
-    build = _taps_of(mode, input.dtype is not dtypes.float64, bool(align_corners))
+    build = _taps_of(
+        mode, input.dtype is not dtypes.float64, bool(align_corners), antialias
+    )
     taps = [
         build(int(n), int(m), s)  # taps are for one size: an open one is settled
         for n, m, s in zip(input.shape[2:], counts, scales, strict=True)
@@ -339,10 +365,14 @@ def interpolate(
     return resampled(input, [*taps])
 
 
-def _taps_of(mode: str, single: bool, align: bool) -> Callable[..., Taps]:
+def _taps_of(
+    mode: str, single: bool, align: bool, antialias: bool
+) -> Callable[..., Taps]:
     if mode.startswith("nearest"):
         half = 0.5 if mode == "nearest-exact" else 0.0
         return lambda n, m, s: _nearest_taps(n, m, s, half, single)
+    if antialias:
+        return lambda n, m, s: _smoothing_taps(n, m, s, align, mode == "bicubic")
     build = _cubic_taps if mode == "bicubic" else _linear_taps
     return lambda n, m, s: build(n, m, s, align)
 

@@ -42,7 +42,7 @@ def _eliminate(a: Array, pivoting: bool) -> tuple[Array, Array]:
         for j in range(min(m, n)):
             p = np.full(len(flat), j)
             if pivoting:
-                p = j + np.argmax(np.abs(flat[:, j:, j]), -1)
+                p = j + np.argmax(_size(flat[:, j:, j]), -1)
                 flat[each, j], flat[each, p] = flat[each, p], flat[each, j]
             pivots[:, j] = p + 1
             top = flat[:, j, j, None]
@@ -50,6 +50,11 @@ def _eliminate(a: Array, pivoting: bool) -> tuple[Array, Array]:
             column[...] = np.where(top == 0, column, column / top)
             flat[:, j + 1 :, j + 1 :] -= column[..., None] * flat[:, j, None, j + 1 :]
     return flat.reshape(a.shape), pivots.reshape(*a.shape[:-2], min(m, n))
+
+
+def _size(x: Any) -> Any:
+    """What pivots are chosen by: of complex numbers, as in LAPACK, |re| + |im|."""
+    return np.abs(x.real) + np.abs(x.imag)
 
 
 def _check(name: str, x: TensorType) -> None:
@@ -79,7 +84,7 @@ def _pivots_reference(a: Array) -> Array:
     """The pivots, from the rows that are still there in each step."""
     rows, found = [list(r) for r in a], []
     for j in range(min(a.shape)):
-        best = max(range(j, len(rows)), key=lambda i: (abs(rows[i][j]), -i))
+        best = max(range(j, len(rows)), key=lambda i: (_size(rows[i][j]), -i))
         found.append(best + 1)
         rows[j], rows[best] = rows[best], rows[j]
         for i in range(j + 1, len(rows)):
