@@ -88,7 +88,7 @@ MISTAKES = {
     ),
     "symbol of ctc": (
         lambda: ctc([[1, 5], [1, 1]]), OutOfRangeError,
-        "ctc_loss: a target is no class",
+        "ctc_loss: target 5 at position",
     ),
     "length of ctc": (
         lambda: ctc([[1, 2], [1, 1]], (9, 5)), ArgumentError,

@@ -7,11 +7,11 @@ infinite.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import weft
 from weft.errors import ShapeError
+from weft.nn.functional.ctc import alignments
 from weft.static.building import as_node, function
 from weft.static.sparse import SparseTensor
 
@@ -38,7 +38,7 @@ def ctc_loss(
     steps, batch, classes = x.shape
     times = as_node(sequence_length).to(weft.int64)
     table, sizes = _table(labels, batch, steps, classes - 1)
-    loss = _alignments(weft.log_softmax(x, 2), table, sizes, times, classes - 1)
+    loss = alignments(weft.log_softmax(x, 2), table, sizes, times, classes - 1)
     if ignore_longer_outputs_than_inputs:
         loss = weft.where(sizes > times, 0.0, loss)
     return loss
@@ -53,34 +53,3 @@ def _table(labels: SparseTensor, batch: Any, width: Any, blank: Any) -> Any:
     start = weft.full((batch * width + 1,), blank, dtype=weft.int64)
     flat = weft.index_copy(start, 0, place, labels.values.to(weft.int64))
     return flat.narrow(0, 0, batch * width).reshape(batch, width), sizes
-
-
-def _alignments(logp: Any, table: Any, sizes: Any, times: Any, blank: Any) -> Any:
-    """A sum over paths through the labels with blanks between them, step by step."""
-    batch, width = table.shape[0], 2 * table.shape[1] + 1
-    blanks = weft.full((batch, table.shape[1]), blank, dtype=weft.int64)
-    pairs = weft.stack([blanks, table], 2).reshape(batch, width - 1)
-    last = weft.full((batch, 1), blank, dtype=weft.int64)
-    extended = weft.cat([pairs, last], 1)  # (B, 2 S + 1)
-    before = weft.pad(extended, (2, 0), value=blank).narrow(1, 0, width)
-    skips = (extended != blank) & (extended != before)
-    spots = weft.arange(width)
-    low = -math.inf
-
-    def step(carry: Any, given: Any) -> Any:
-        alpha, final = carry
-        now, t = given
-        one = weft.pad(alpha, (1, 0), value=low).narrow(1, 0, width)
-        two = weft.pad(alpha, (2, 0), value=low).narrow(1, 0, width)
-        ways = weft.stack([alpha, one, weft.where(skips, two, low)])
-        started = weft.where(spots < 2, 0.0, low).to(alpha.dtype)
-        sums = weft.where(t == 0, started, weft.logsumexp(ways, 0))
-        alpha = sums + now.gather(1, extended)
-        return (alpha, weft.where((times == t + 1).reshape(-1, 1), alpha, final)), ()
-
-    start = weft.full((batch, width), low, dtype=logp.dtype)
-    steps = weft.arange(logp.shape[0])
-    (_, final), _ = weft.scan(step, (start, start), (logp, steps))
-    ends = sizes.reshape(-1, 1) * 2
-    ended = (spots == ends) | (spots == ends - 1)
-    return -weft.logsumexp(weft.where(ended, final, low), 1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 import weft
 from weft import Tensor
 from weft.core.autocast import widened
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
+from weft.ops.operands import as_index
+from weft.ops.require import known, require
 
 
 @widened
@@ -40,16 +40,17 @@ def ctc_loss(
     if single:
         log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1)
     steps, batch, classes = log_probs.shape
-    times = _lengths("input_lengths", input_lengths, batch, steps)
-    sizes = _lengths("target_lengths", target_lengths, batch, None)
-    labels = _padded(targets, sizes, batch, classes, blank)
     if not 0 <= blank < classes:
         raise ArgumentError(f"ctc_loss: blank {blank} is no class of {classes}")
-    loss = _forward(log_probs, labels, times, sizes, blank)
+    times = _lengths("input_lengths", input_lengths, batch, steps).to(log_probs.device)
+    sizes = _lengths("target_lengths", target_lengths, batch, None)
+    sizes, targets = sizes.to(log_probs.device), targets.to(log_probs.device)
+    table = _table(as_index("ctc_loss", targets), sizes, classes, blank)
+    loss = alignments(log_probs, table, sizes, times, blank)
     if zero_infinity:
         loss = weft.where(loss == math.inf, 0.0, loss)
     if reduction == "mean":
-        return (loss / Tensor(np.maximum(sizes, 1)).to(loss)).mean()
+        return (loss / sizes.clamp(min=1).to(loss.dtype)).mean()
     if reduction == "sum":
         return loss.sum()
     if reduction != "none":
@@ -59,67 +60,85 @@ def ctc_loss(
     return loss[0] if single else loss
 
 
-def _lengths(name: str, value: Any, batch: int, limit: int | None) -> np.ndarray:
-    array = value.array() if isinstance(value, Tensor) else np.asarray(value)
-    array = np.atleast_1d(array).astype(np.int64)
-    if array.shape != (batch,):
-        raise ShapeError(f"ctc_loss: expected {batch} {name}, got shape {array.shape}")
-    if (array < 0).any() or (limit is not None and (array > limit).any()):
-        raise ArgumentError(
-            f"ctc_loss: {name} must lie between 0 and {limit}, got {array.tolist()}"
+def _lengths(name: str, value: Any, batch: Any, limit: Any) -> Tensor:
+    given = value if isinstance(value, Tensor) else weft.tensor(value)
+    found = as_index("ctc_loss", given).to(weft.int64)
+    found = found.reshape(1) if found.ndim == 0 else found
+    if found.shape != (batch,):
+        raise ShapeError(f"ctc_loss: expected {batch} {name}, got shape {found.shape}")
+    return require(
+        found,
+        lambda n: n >= 0 if limit is None else (n >= 0) & (n <= limit),
+        f"ctc_loss: {name} must lie between 0 and {limit}, got {{value}}{{where}}",
+    )
+
+
+def _table(targets: Tensor, sizes: Tensor, classes: Any, blank: int) -> Tensor:
+    """Targets as (N, S), with blanks behind the last label of each."""
+    count = targets.numel()
+    longest = int(sizes.max()) if count and known(sizes) else None
+    if targets.ndim == 2:
+        width = targets.shape[1]
+        sizes = require(
+            sizes,
+            lambda n: n <= width,
+            f"ctc_loss: targets have {width} places, fewer than length {{value}}"
+            "{where}",
+            ShapeError,
         )
-    return array
-
-
-def _padded(
-    targets: Tensor, sizes: np.ndarray, batch: int, classes: int, blank: int
-) -> np.ndarray:
-    """Targets as (N, S), padded with blanks."""
-    array = targets.array()
-    out = np.full((batch, int(sizes.max(initial=0))), blank, np.int64)
-    if array.ndim == 1 and array.size != sizes.sum():
-        raise ShapeError(
-            f"ctc_loss: {array.size} targets in a row, but lengths add up to "
-            f"{sizes.sum()}"
+        targets = targets[:, :longest]
+        used = weft.arange(targets.shape[1], device=sizes.device) < sizes.unsqueeze(1)
+    else:
+        require(
+            sizes.sum(),
+            lambda n: n == count,
+            f"ctc_loss: {count} targets in a row, but lengths add up to {{value}}",
+            ShapeError,
         )
-    start = 0
-    for n, size in enumerate(sizes):
-        row = array[start : start + size] if array.ndim == 1 else array[n, :size]
-        if len(row) < size:
-            raise ShapeError(f"ctc_loss: target {n} is shorter than its length {size}")
-        out[n, :size] = row
-        start += size
-    used = np.arange(out.shape[1]) < sizes[:, None]
-    if ((out < 0) | (out >= classes))[used].any():
-        raise OutOfRangeError(f"ctc_loss: a target is no class of {classes}")
-    return out
+        spots = weft.arange(count if longest is None else longest, device=sizes.device)
+        used = spots < sizes.unsqueeze(1)
+        place = (sizes.cumsum(0) - sizes).unsqueeze(1) + spots
+        targets = targets[weft.where(used, place, 0)]
+    labels = require(
+        weft.where(used, targets, blank),
+        lambda k: (k >= 0) & (k < classes),
+        f"ctc_loss: target {{value}}{{where}} is no class of {classes}",
+        OutOfRangeError,
+    )
+    return labels.to(weft.int64)
 
 
-def _forward(
-    logp: Tensor, labels: np.ndarray, times: np.ndarray, sizes: np.ndarray, blank: int
+def alignments(
+    logp: Tensor, table: Tensor, sizes: Tensor, times: Tensor, blank: Any
 ) -> Tensor:
-    """The log-probability of each extended target, one step of time after another."""
-    steps, batch, _ = logp.shape
-    width = 2 * labels.shape[1] + 1
-    extended = np.full((batch, width), blank, np.int64)  # blank between all labels
-    extended[:, 1::2] = labels
-    skip = np.zeros((batch, width), np.bool_)  # may come from two positions back
-    skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
-    index = Tensor(extended).to(logp.device)
-    allowed = Tensor(skip).to(logp.device)
-    first = weft.arange(width, device=logp.device) < 2
-    alpha = weft.where(first, logp[0].gather(1, index), -math.inf)
-    last = Tensor(times).to(logp.device)
-    final = weft.where((last == 1).unsqueeze(1), alpha, -math.inf)
-    for t in range(1, steps):
-        one = weft.pad(alpha, (1, 0), value=-math.inf)[:, :width]
-        two = weft.pad(alpha, (2, 0), value=-math.inf)[:, :width]
-        two = weft.where(allowed, two, -math.inf)
-        ways = weft.stack([alpha, one, two])
-        alpha = weft.logsumexp(ways, 0) + logp[t].gather(1, index)
-        final = weft.where((last == t + 1).unsqueeze(1), alpha, final)
-    ends = np.zeros((batch, width), np.bool_)
-    for n, size in enumerate(sizes):
-        ends[n, max(2 * size - 1, 0) : 2 * size + 1] = True
-    ended = Tensor(ends).to(logp.device)
-    return -weft.logsumexp(weft.where(ended, final, -math.inf), 1)
+    """A sum over paths through the labels with blanks between them, step by step."""
+    batch, width = table.shape[0], 2 * table.shape[1] + 1
+    pairs = weft.stack([weft.full_like(table, blank), table], 2)
+    extended = weft.pad(pairs.reshape(batch, width - 1), (0, 1), value=blank)
+    before = weft.pad(extended, (2, 0), value=blank).narrow(1, 0, width)
+    skips = (extended != blank) & (extended != before)
+    spots = weft.arange(width, device=table.device)
+    low = -math.inf
+    given = logp.gather(2, extended.expand(logp.shape[0], batch, width))
+    times, clock = times.reshape(-1, 1), weft.arange(1, logp.shape[0] + 1)
+    ending = times == clock.to(times.device).reshape(-1, 1, 1)
+
+    def step(carry: Any, now: Any) -> Any:
+        before, final = carry  # with two impossible places in front
+        ways = [before.narrow(1, k, width) for k in (2, 1, 0)]
+        ways[2] = weft.where(skips, ways[2], low)
+        alpha = weft.logsumexp(weft.stack(ways), 0) + now[0]
+        return (
+            weft.pad(alpha, (2, 0), value=low),
+            weft.where(now[1], alpha, final),
+        ), ()
+
+    # Before the first step, all is on the place in front of the first blank and label.
+    start = weft.where(weft.arange(width + 2) == 1, 0.0, low).to(logp)
+    nothing = (times == 0) & (spots == 0)  # no steps, for no labels
+    final = weft.where(nothing, 0.0, low).to(logp.dtype)
+    carry = start.expand(batch, width + 2), final
+    (_, final), _ = weft.scan(step, carry, (given, ending))
+    ends = sizes.reshape(-1, 1) * 2
+    ended = (spots == ends) | (spots == ends - 1)
+    return -weft.logsumexp(weft.where(ended, final, low), 1)
