@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-RECIPE = 3  # of optimize(): another number means other code from the same IR
+RECIPE = 5  # of optimize(): another number means other code from the same IR
 
 
 class Isa(NamedTuple):

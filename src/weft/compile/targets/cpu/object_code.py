@@ -26,6 +26,7 @@ from weft.compile.emit.split_module import separate, split
 from weft.compile.program.compiler_version import sources
 from weft.compile.program.phases import count_module, phase
 from weft.compile.targets.cpu import elf
+from weft.compile.targets.cpu.masked_selects import kept_apart
 from weft.errors import ArgumentError
 from weft.runtime.cpu import kernel_cache
 from weft.runtime.cpu.threads import thread_limit
@@ -147,8 +148,8 @@ def _parsed(text: str) -> Any:
     return llvm.parse_assembly(text, llvm.create_context())
 
 
-def optimize(module: Any, isa: Isa, *, level: int = 3) -> None:
-    """Run LLVM's passes over a parsed module."""
+def optimize(module: Any, isa: Isa, *, level: int = 3) -> Any:
+    """A parsed module after LLVM's passes."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = True
     tuning.loop_interleaving = True
@@ -156,14 +157,18 @@ def optimize(module: Any, isa: Isa, *, level: int = 3) -> None:
     builder = llvm.create_pass_builder(_machine(isa), tuning)
     run = _unlocked("LLVMPY_RunNewModulePassManager")
     run(builder.getModulePassManager(), module, builder)
+    if isa.bits < 512:
+        return module
+    text = str(module)
+    apart = kept_apart(text)
+    return module if apart == text else _parsed(apart)
 
 
 def object_code(module: ir.Module | str, isa: Isa, *, level: int = 3) -> bytes:
     """Object code of a module; the module is verified first."""
     parsed = _parsed(str(module))
     parsed.verify()
-    optimize(parsed, isa, level=level)
-    return _emitted(parsed, isa)
+    return _emitted(optimize(parsed, isa, level=level), isa)
 
 
 def _emitted(module: Any, isa: Isa) -> bytes:
@@ -271,5 +276,4 @@ def assembly(module: ir.Module | str, isa: Isa | None = None) -> str:
     """The machine code as text, to read."""
     isa = isa or host_isa()
     parsed = _parsed(str(module))
-    optimize(parsed, isa)
-    return _machine(isa).emit_assembly(parsed)
+    return _machine(isa).emit_assembly(optimize(parsed, isa))
