@@ -165,6 +165,8 @@ def at_end(call: Callable[[], Any]) -> None:
 
 def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     """Add a gradient to ``leaf.grad``."""
+    if mode.capture is not None and mode.capture.accumulates(leaf, g, create_graph):
+        return
     if leaf.grad is None:
         leaf.grad = g if create_graph else _own(g)
     elif create_graph or type(leaf.grad) is not Tensor or type(g) is not Tensor:

@@ -129,7 +129,8 @@ def capture_call(
         run.existed, run.anywhere = existed, anywhere
         symbols: list[Any] = []
         given: list[Any] = []
-        for leaf, where in zip(leaves, labels, strict=True):
+        run.gradients.leaves = leaves
+        for position, (leaf, where) in enumerate(zip(leaves, labels, strict=True)):
             if len(symbols) in numbers:
                 given.append(TENSOR)
                 kind = TensorType((), float64)
@@ -140,6 +141,8 @@ def capture_call(
             found = _type_of(leaf, wanted.get(where, {}), builder.sizes, where)
             given.append(leaf if found is None else TENSOR)
             symbols.append(leaf if found is None else _input(run, found, where, leaf))
+            if isinstance(leaf, Tensor):
+                run.gradients.enter(symbols[-1], position, where)
         copies = Copies((examples, kwargs), symbols)
         tensors = [x.tensor if type(x) is Number else x for x in symbols]
         begun = [(x, x.node, x._node) for x in tensors if isinstance(x, Symbol)]
@@ -151,13 +154,19 @@ def capture_call(
         out_leaves, outs = tree_flatten(result)
         sharing = Sharing(run, leaves, symbols, copies)
         returned = sharing.returned(result, out_leaves)
-        effects = [*run.effects, *sharing.changes(), *sharing.kept_values()]
+        effects = [
+            *run.effects, *sharing.changes(), *sharing.kept_values(),
+            *sharing.argument_gradients(),
+        ]  # fmt: skip
         wants = sharing.wants
         check_shown(run)
         run.check_hooks()
         run.check_conjugates(out_leaves)
         del result, copies, sharing, console
         values, cells = run.close(out_leaves)
+        held = {id(getattr(cell, "tensor", None)) for cell in cells.values()}
+        needed = run.gradients.needed(held)
+        run.gradients.clear()
         changed = [
             (x.node, Rewritten(position, x._node is not tape))
             for position, (x, node, tape) in enumerate(begun)
@@ -183,6 +192,7 @@ def capture_call(
     program.effects, program.returned, program.wants = effects, returned, wants
     program.device = run.device
     program.wanting = wanting
+    program.needed = needed
     program.rewritten = [one for _, one in changed]
     program.regions = run.regions
     program.arrays = run.arrays

@@ -14,6 +14,7 @@ from weft.core.device import cpu
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, SharedMemoryError
+from weft.graph.argument_gradients import Needed
 from weft.graph.effects import Run
 from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Graph, Node, Variable
@@ -59,6 +60,7 @@ class Captured:
         self.effects: list[Any] = []  # on containers and the terminal, in order
         self.returned: Any = None  # the result's recipe, if some of it is not new
         self.wants: dict[Node, bool] = {}  # of the recipes' nodes: do they want grad?
+        self.needed: list[Needed] = []  # of arguments, for their gradients
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self.device = cpu  # of its tensors
         self._program: Any = None
@@ -75,6 +77,13 @@ class Captured:
             self._program = Program(self.graph, (*self.graph.outputs,))
         for guard in self.guards:
             guard.check(self.graph.name)
+        for one in self.needed:
+            one.check(leaves)
+            if not one.holds(leaves):
+                raise ArgumentError(
+                    f"{self.graph.name}: was captured for another gradient of "
+                    f"{one.name!r}, which it reads; capture it again"
+                )
         arrays = self._arrays(leaves)
         store = {cell.variable: cell.get() for cell in self._read()}
         check_apart(self, arrays, store)

@@ -8,6 +8,8 @@ Every run of the program has them, as eager calls do:
   caller's are changed after each run as the function has changed its own (``Change``).
 - Objects that keep values for later, as layers do for their backward, have those of
   each run in their attributes (``Kept``).
+- An argument has the gradient that ``backward`` adds, or that the function sets
+  (``Gradient``).
 - Printed text appears after each run, with that run's values (``Printed``).
 
 A recipe is a Python value in which nodes, ``Shared`` and ``Given`` stand for whatever
@@ -24,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.autograd.engine import accumulate
 from weft.autograd.modes import no_grad
 from weft.core.pytree import custom_node
 from weft.core.size import Size
@@ -144,6 +147,21 @@ class Kept(NamedTuple):
         self.slots[self.name] = make(self.recipe, run)
 
 
+class Gradient(NamedTuple):
+    """The gradient that an argument has after a run, or that is added to it."""
+
+    position: int
+    recipe: Any
+    added: bool
+
+    def happen(self, run: Run) -> None:
+        leaf, value = run.leaves[self.position], make(self.recipe, run)
+        if self.added:
+            accumulate(leaf, value, create_graph=False)
+        else:
+            leaf.grad = value
+
+
 class Later(NamedTuple):
     """A Python value that is computed after each run."""
 
@@ -253,7 +271,7 @@ def nodes_of(recipe: Any) -> Iterator[Node]:
         yield from (part[0] for part in recipe.parts if type(part) is not str)
     elif isinstance(recipe, Change):
         yield from nodes_of(recipe.contents)
-    elif isinstance(recipe, Kept):
+    elif isinstance(recipe, (Kept, Gradient)):
         yield from nodes_of(recipe.recipe)
     elif isinstance(recipe, Made):
         yield from nodes_of(recipe.fields)

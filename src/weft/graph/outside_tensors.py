@@ -27,6 +27,7 @@ from weft.core.tape import Leaf
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.dtype import DType, float64
 from weft.errors import DeviceError, module_stack
+from weft.graph.argument_gradients import ArgumentGradients
 from weft.graph.effects import Printed
 from weft.graph.ir import PICK, Builder, Node, Role, Variable
 from weft.graph.labels import state_names
@@ -140,6 +141,7 @@ class Capture(Building):
         self.hooks: dict[int, tuple[Any, Any]] = {}  # changed ones, and those before
         self.shown: set[str] = set()  # those of them that an effect or a result shows
         self.effects: list[Any] = []  # that every run has, in order
+        self.gradients = ArgumentGradients()
         self.anywhere = False  # whether tensors may be on other devices than the CPU
         self.entered = ""  # the tensor that decided the device
         self.branching = 0  # how many branches and loops of Python are being captured
@@ -457,6 +459,8 @@ class Capture(Building):
 
     def look(self, tensor: Tensor) -> None:
         """Whether a tensor has a gradient from before, which is about to be read."""
+        if self.gradients.look(tensor):
+            return
         if id(tensor) in self.cleared or tensor._capture is not None:
             return
         if isinstance(tensor.__dict__.get("grad"), Symbol):
@@ -476,10 +480,14 @@ class Capture(Building):
     def note_grad(self, tensor: Tensor) -> None:
         """Called before a tensor's gradient is set: note the old one of a tensor from
         outside."""
+        self.gradients.assign(tensor)
         before = tensor.__dict__.get("grad")
         ours = isinstance(before, Symbol) and id(before) not in self.borrowed
         if not ours and (id(tensor) in self.borrowed or is_outside(tensor)):
             self.set_grads.setdefault(id(tensor), (tensor, before))
+
+    def accumulates(self, leaf: Tensor, g: Tensor, create_graph: bool) -> bool:
+        return self.gradients.accumulate(leaf, g, create_graph)
 
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:
         """Called before a module's buffer becomes another tensor."""
@@ -719,12 +727,16 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
     self.__dict__["grad"] = value
 
 
+def _delete_grad(self: Tensor) -> None:
+    self.grad = None
+
+
 _WATCHING: dict[str, Any] = {
     "__init__": _init,
     "alias": _alias,
     "stopped": _stopped,
     "array": _array_of,
-    "grad": property(_grad_of, _set_grad),
+    "grad": property(_grad_of, _set_grad, _delete_grad),
 }
 
 

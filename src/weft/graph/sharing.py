@@ -14,6 +14,7 @@ from weft.core.pytree import tree_flatten
 from weft.core.size import Size
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
+from weft.graph.argument_gradients import HOOKED
 from weft.graph.effects import (
     MUTABLE,
     Argument,
@@ -21,6 +22,7 @@ from weft.graph.effects import (
     Change,
     Copied,
     Copies,
+    Gradient,
     GradientOf,
     Kept,
     Made,
@@ -74,6 +76,7 @@ class Sharing:
         for kept in self.kept:
             if kept.after is ABSENT:
                 self._count(list(_tensors_in(kept.slots[kept.name])))
+        self._count([grad for _, grad, _ in self.run.gradients.final()])
         if any(map(self._is_shared, leaves)) or self._holds_given(result):
             return self.recipe(result)
         return None
@@ -121,6 +124,13 @@ class Sharing:
         for one in self.kept:
             self._check_unread(one)
         return [Kept(one.slots, one.name, self._kept(one)) for one in self.kept]
+
+    def argument_gradients(self) -> list[Gradient]:
+        """The gradients that the function leaves in its arguments."""
+        return [
+            Gradient(position, self.recipe(grad), added)
+            for position, grad, added in self.run.gradients.final()
+        ]
 
     def _check_unread(self, one: Attribute) -> None:
         """Refuse an attribute whose tensors were used before it was set."""
@@ -255,7 +265,8 @@ def check_hooks(leaves: list[Any], arguments: list[Any]) -> None:
         inner = getattr(node, "node", node)  # of one of several outputs
         rule = inner.plan.op.vjp if hasattr(inner, "plan") else None
         outside = type(node) is Leaf and id(node) not in own
-        if (node.hooks and not outside) or getattr(rule, "in_graphs", True) is False:
+        hooked = node.hooks and not outside and HOOKED not in node.hooks
+        if hooked or getattr(rule, "in_graphs", True) is False:
             raise refusal(
                 "a hook on a gradient was registered in the captured function (on a "
                 "tensor, or by register_full_backward_hook of a module), and the "

@@ -356,6 +356,10 @@ class Building(Interpreter):
     def note_requires_grad(self, tensor: Tensor, wanted: bool) -> None:
         """Note that a tensor is about to require grad, or no longer."""
 
+    def accumulates(self, leaf: Tensor, g: Tensor, create_graph: bool) -> bool:
+        """Add to the gradient of an argument; False if the tensor is none."""
+        return False
+
     def note_hooks(self, hooks: dict[int, Any]) -> None:
         """Note that a hook is about to be added or removed."""
 

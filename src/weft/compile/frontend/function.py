@@ -31,7 +31,12 @@ from weft.core.mode import mode
 from weft.core.pytree import tree_flatten
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.dtype import default_dtype
-from weft.errors import ArgumentError, DTypeError, SharedMemoryError, shorten
+from weft.errors import (
+    ArgumentError,
+    DTypeError,
+    SharedMemoryError,
+    shorten,
+)
 from weft.graph.capture import apply_undone
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
@@ -136,7 +141,7 @@ class CompiledFunction:
                 return result
         exact, arrays = self._exact_key(args) if not kwargs else (None, [])
         specialization = self._exact.get(exact)
-        if specialization is not None and specialization.holds():
+        if specialization is not None and specialization.holds(args):
             result = self._run(specialization, args, arrays, args, kwargs)
             self._renew_fast_path(specialization, args)
             return result
@@ -169,7 +174,11 @@ class CompiledFunction:
             array = x._data
             arrays.append(array)
             strides = getattr(array, "strides", None)
-            kinds.append((array.shape, array.dtype, strides, x._node is None, x.device))
+            node = x._node
+            hooked = node is not None and bool(node.hooks)
+            kinds.append(
+                (array.shape, array.dtype, strides, node is None, hooked, x.device)
+            )
         return (tuple(kinds), _settings()), arrays
 
     def _slowly(self, exact: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -202,11 +211,11 @@ class CompiledFunction:
         why = ""
         for k, specialization in enumerate(known):
             if specialization.fits(arrays):
-                if specialization.holds():
+                if specialization.holds(leaves):
                     if k:  # the next call is likely to be like this one
                         known.insert(0, known.pop(k))
                     break
-                why = why or specialization.stale() or ""
+                why = why or specialization.stale(leaves) or ""
             else:
                 why = why or specialization.moved(arrays)
         else:
@@ -434,7 +443,9 @@ def _array(value: Any) -> Any:
 def _kind(leaf: Any) -> Any:
     """The properties of an argument that decide which specialization is used."""
     if isinstance(leaf, Tensor):
-        return (leaf.dtype, leaf.ndim, leaf._node is not None, leaf.device)
+        node = leaf._node
+        hooked = node is not None and bool(node.hooks)
+        return (leaf.dtype, leaf.ndim, node is not None, leaf.device, hooked)
     if isinstance(leaf, np.ndarray):
         return (leaf.dtype, leaf.ndim)
     try:

@@ -81,9 +81,9 @@ def _kind(kind: Any) -> str:
     if isinstance(first, DType):
         dimensions, *more = rest
         text = f"{first.name} of {dimensions} dimensions"
-        recorded, device = more or (False, cpu)
+        recorded, device, hooked = more or (False, cpu, False)
         text += f" on {device}" * (device is not cpu)
-        return text + ", with a gradient" * recorded
+        return text + ", with a gradient" * recorded + ", with a hook" * hooked
     return f"{rest[0]!r:.60}"
 
 

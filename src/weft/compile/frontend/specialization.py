@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import call
 from typing import Any
 
@@ -114,16 +115,23 @@ class Specialization:
                 return f"other arguments: {name} lies in memory in another way"
         return ""
 
-    def holds(self) -> bool:
+    def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether all guards hold: Python's values are those that were captured."""
+        if self.captured.needed and not all(
+            one.holds(leaves) for one in self.captured.needed
+        ):
+            return False
         if self.reads is not None and not self.reads.holds():
             return False
         if not self.tensors.holds():
             return False
         return list(map(call, self.guarded)) == self.values
 
-    def stale(self) -> str | None:
+    def stale(self, leaves: Sequence[Any]) -> str | None:
         """Name a Python value that has changed since the capture, in words."""
+        for one in self.captured.needed:
+            if not one.holds(leaves):
+                return f"{one.name}.grad is another one"
         change = self.reads.changed() if self.reads is not None else None
         change = change or self.tensors.changed()
         if change is not None:

@@ -73,7 +73,7 @@ def verified(
     """Run the compiled program, and check that it does what the eager function does."""
     before = State(specialization)
     own_leaves, structure = tree_flatten((args, kwargs))
-    copies = _copies(own_leaves)
+    copies = _copies(specialization, own_leaves)
     copied_args, copied_kwargs = tree_unflatten(copies, structure)
     try:
         want, _ = tree_flatten(fn(*copied_args, **copied_kwargs))
@@ -104,13 +104,17 @@ def _keep_buffers(specialization: Specialization) -> None:
             np.copyto(tensor._data, now._data)
 
 
-def _copies(leaves: list[Any]) -> list[Any]:
+def _copies(specialization: Specialization, leaves: list[Any]) -> list[Any]:
     """Copies of the arguments; an argument that occurs twice has one copy."""
+    held = {id(one.before) for one in specialization.captured.needed if one.read}
     copies: dict[int, Any] = {}
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             twin = leaf.detach().clone()
             copies[id(leaf)] = twin.requires_grad_() if leaf._node is not None else twin
+            if leaf.grad is not None:
+                is_state = id(leaf.grad) in held
+                twin.grad = leaf.grad if is_state else leaf.grad.detach().clone()
         elif isinstance(leaf, np.ndarray):
             copies[id(leaf)] = leaf.copy()
     return [copies.get(id(leaf), leaf) for leaf in leaves]
@@ -128,6 +132,9 @@ def _all(
     for k, _ in specialization.captured.rewritten:
         name = specialization.captured.graph.inputs[k].name
         values[f"argument {name!r}"] = _array(tensors[k])
+    for one in specialization.captured.needed:
+        grad = leaves[one.position].grad
+        values[f"{one.name}.grad"] = None if grad is None else _array(grad)
     for name, cell in specialization.cells.items():
         values[name] = _copied(cell)
     for number, one in enumerate(specialization.kept):

@@ -105,7 +105,7 @@ class Staging(Building):
             )
             node = self.builder.input(type_of(value), name)
             known = self.outside[id(value)] = value, node
-            self.grads[id(value)] = value.grad
+            self.grads[id(value)] = vars(value).get("grad")
         return known[1]
 
     def touch(self, tensor: Tensor) -> None:
@@ -137,7 +137,8 @@ class Staging(Building):
     def check_grads(self) -> None:
         """Refuse a ``backward`` inside that reached tensors outside."""
         for key, (tensor, _) in self.outside.items():
-            if isinstance(tensor.grad, Symbol) and tensor.grad._interpreter is self:
+            grad = vars(tensor).get("grad")
+            if isinstance(grad, Symbol) and grad._interpreter is self:
                 tensor.grad = self.grads[key]
                 raise AutogradError(
                     f"backward: called inside {self.describe()}, it would change the "

@@ -52,7 +52,8 @@ def fast_path_of(
     """
     attributes = layout()
     executor = specialization.program.latest
-    if attributes is None or executor is None or specialization.captured.rewritten:
+    captured = specialization.captured
+    if attributes is None or executor is None or captured.rewritten or captured.needed:
         return None
     if specialization.differentiable and mode.recording:
         return None  # it is to be recorded
