@@ -229,3 +229,68 @@ def test_addresses_of_launchers():
 def test_wrong_environments(variables, words):
     with pytest.raises(ArgumentError, match=words):
         environment.place(variables)
+
+
+# -- starting again
+
+AGAIN = """
+import os, signal, sys, time
+rank, start = int(os.environ["RANK"]), int(os.environ["WEFT_RESTARTS"])
+memory = [int(one) for one in os.environ["WEFT_MEMORY"].split(":")]
+print("start", start, "after", os.pread(memory[(start + 1) % 2], 9, 0).decode())
+os.pwrite(memory[start % 2], f"{{start}} of {{rank}}".encode(), 0)
+if start == 2:
+    sys.exit(0)
+if rank == 1 and sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if rank == 1:
+    sys.path.insert(0, {folder!r})
+    from weft.distributed import launch
+    launch.tell_launcher()
+    raise ValueError(f"error {{start}}")
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def again(tmp_path, monkeypatch):
+    source = os.path.dirname(os.path.dirname(os.path.dirname(launch.__file__)))
+    path = tmp_path / "again.py"
+    monkeypatch.setattr(launch, "GRACE", 0.5)
+    path.write_text(AGAIN.format(folder=source))
+
+    def run(what, restarts):
+        out, err = io.StringIO(), io.StringIO()
+        launcher = launch.Launcher(out, err)
+        command = [sys.executable, str(path), what]
+        return launcher.run(2, command, restarts), out.getvalue(), err.getvalue()
+
+    return run
+
+
+@pytest.mark.parametrize("what", ["killed", "errors"])
+def test_all_ranks_start_again_with_their_memory(again, what):
+    open_before = len(os.listdir("/proc/self/fd"))
+    status, out, err = again(what, 5)
+    assert status == 0
+    assert sorted(out.splitlines()) == [
+        "[0] start 0 after ", "[0] start 1 after 0 of 0", "[0] start 2 after 1 of 0",
+        "[1] start 0 after ", "[1] start 1 after 0 of 1", "[1] start 2 after 1 of 1",
+    ]  # fmt: skip
+    assert err.count("all ranks start again") == 2
+    assert "weft run: all ranks start again (restart 2 of 5)" in err
+    assert len(os.listdir("/proc/self/fd")) == open_before
+
+
+def test_restarts_come_to_an_end(again):
+    status, _, err = again("killed", 1)
+    assert status == 128 + signal.SIGKILL
+    assert err.count("start again") == 1
+
+
+def test_the_same_error_at_the_same_step_ends_it(program, monkeypatch):
+    out, err = io.StringIO(), io.StringIO()
+    command = [sys.executable, str(program), "all"]
+    assert launch.Launcher(out, err).run(2, command, 9) == 1
+    assert err.getvalue().count("start again") == 1
+    assert "weft run: the same error came again at the same step" in err.getvalue()

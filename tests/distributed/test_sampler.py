@@ -32,10 +32,36 @@ def test_any_number_of_ranks_goes_on(then):
     assert sorted(first + rest) == list(range(24))
 
 
-def test_steps_that_no_number_of_ranks_has_done():
-    _, state = seen([loader(2, r) for r in range(2)], 1)
-    with pytest.raises(ValueError, match="2 batches are no whole number of steps of 3"):
-        loader(3, 0).load_state_dict(state)
+@pytest.mark.parametrize(("before", "then"), [(4, 3), (2, 3), (3, 2), (5, 4)])
+def test_processes_go_on_in_the_middle_of_a_step_of_theirs(before, then):
+    first, state = seen([loader(before, r) for r in range(before)], 1)
+    loaders = [loader(then, r) for r in range(then)]
+    rest, middle = seen(loaders, 1, state)
+    assert len({*first, *rest}) == 2 * (before + then)  # nothing twice
+    assert middle["position"] == before + then
+    more, end = seen([loader(2, r) for r in range(2)], 1, middle)
+    assert len({*first, *rest, *more}) == 2 * (before + then + 2)
+    assert end["position"] == before + then + 2
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_rest_of_an_epoch_is_shared_out(drop_last):
+    def one(rank):
+        sampler = DistributedSampler(range(23), 3, rank, seed=5, drop_last=drop_last)
+        return DataLoader(range(23), batch_size=2, sampler=sampler, seed=1)
+
+    state = {"seed": 1, "epoch": 2, "position": 4}  # 8 samples of 23
+    found = []
+    for rank in range(3):
+        now = one(rank)
+        now.load_state_dict(state)
+        found.append([n for batch in now for n in batch.tolist()])
+        assert now.state_dict() == {"seed": 1, "epoch": 3, "position": 0}
+        assert len([n for batch in now for n in batch.tolist()]) == (
+            7 if drop_last else 8
+        )
+    assert [len(one) for one in found] == [5, 5, 5]
+    assert len({n for some in found for n in some}) == 15
 
 
 def test_the_same_ranks_go_on_exactly():

@@ -45,6 +45,21 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "-n", dest="processes", type=int, metavar="N", help="as N processes"
     )
+    run.add_argument(
+        "--max-restarts", dest="restarts", type=int, default=0, metavar="K",
+        help="start all processes again when one fails, K times at most",
+    )  # fmt: skip
+    run.add_argument(
+        "--nnodes", default="1", metavar="N", help="on N machines, or on 2:4 of them"
+    )
+    run.add_argument(
+        "--rdzv-endpoint", "--rdzv_endpoint", dest="endpoint", metavar="HOST:PORT",
+        help="where the machines meet: an address of one of them",
+    )  # fmt: skip
+    run.add_argument(
+        "--rdzv-id", "--rdzv_id", dest="identity", default="", metavar="NAME",
+        help="the name of the job, if several might meet there",
+    )  # fmt: skip
     run.add_argument("-m", dest="module", action="store_true", help="run a module")
     run.add_argument("target", nargs="?", metavar="script", help="or the module's name")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")

@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import Any
 
 import weft.torch
+from weft.distributed import machines
+from weft.distributed.errors import DistError
 from weft.distributed.launch import Launcher, die_with_launcher, tell_launcher
-from weft.errors import shorten
+from weft.errors import ArgumentError, shorten
 
 USAGE = "weft: 'run' needs a script, or -m and a module: weft run train.py --lr 0.1"
 
@@ -27,7 +29,8 @@ def run(options: Namespace) -> int:
     if not options.module and not os.path.exists(options.target):
         print(f"weft: can't open {options.target!r}: no such file", file=sys.stderr)
         return 2
-    if options.processes is not None:
+    elsewhere = options.endpoint is not None or options.nnodes != "1"
+    if options.processes is not None or options.restarts or elsewhere:
         return _several(options)
     die_with_launcher()
     tell_launcher()
@@ -42,14 +45,44 @@ def run(options: Namespace) -> int:
 
 def _several(options: Namespace) -> int:
     """Run it as several processes."""
-    if options.processes < 1:
-        print(f"weft: expected -n 1 or more, got {options.processes}", file=sys.stderr)
-        return 2
+    count = 1 if options.processes is None else options.processes
     flags = [f"--{name}" for name in ("compile", "explain") if getattr(options, name)]
     flags += ["--html", options.html] if options.html else []
     flags += ["-m"] if options.module else []
     command = [sys.executable, "-m", "weft", "run", *flags, options.target]
-    return Launcher().run(options.processes, [*command, *options.arguments])
+    command += options.arguments
+    try:
+        _check_least("-n", count, 1)
+        _check_least("--max-restarts", options.restarts, 0)
+        if options.endpoint is None and options.nnodes == "1":
+            return Launcher().run(count, command, options.restarts)
+        return machines.run(Launcher(), count, command, _wanted(options))
+    except (ArgumentError, DistError) as error:
+        text, _, _ = str(error).partition("\n  at ")  # a line of the command's
+        print(f"weft: {text}", file=sys.stderr)
+        return 2 if isinstance(error, ArgumentError) else 1
+
+
+def _check_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ArgumentError(f"expected {name} {least} or more, got {value}")
+
+
+def _wanted(options: Namespace) -> machines.Wanted:
+    """How many machines, and where they meet."""
+    least, colon, most = options.nnodes.partition(":")
+    limits = [least, most if colon else least]
+    host, colon, port = (options.endpoint or "").rpartition(":")
+    low, high = (int(one) if one.isdecimal() else 0 for one in limits)
+    if not 1 <= low <= high:
+        raise ArgumentError(f"expected --nnodes 2 or 2:4, got {options.nnodes}")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ArgumentError(
+            "expected --rdzv-endpoint host:port, where one of the machines is the "
+            f"host, got {options.endpoint}"
+        )
+    endpoint = host, int(port)
+    return machines.Wanted(endpoint, options.identity, low, high, options.restarts)
 
 
 def _status(target: str, is_module: bool) -> int:

@@ -21,9 +21,15 @@ class DistStoreError(DistError):
     """Processes that do not find together."""
 
 
+class RecoveryError(DistError):
+    """Kept states that do not fit together, or of which too much is lost."""
+
+
 class NotInitializedError(WeftError, ValueError, RuntimeError):
     """A question that only a process group can answer."""
 
 
-for _one in (DistError, DistBackendError, DistNetworkError, DistStoreError):
+for _one in (
+    DistError, DistBackendError, DistNetworkError, DistStoreError, RecoveryError,
+):  # fmt: skip
     _one.__module__ = "weft.distributed"  # where users find them

@@ -5,6 +5,9 @@ gets its number in front; an error that ends it comes back over a pipe, so that 
 that came first is shown first and once, and those that only follow from it in a line.
 When a rank fails, the others have ``GRACE`` seconds to notice; then they are ended. On
 Linux the kernel ends them as well if the launcher itself is killed.
+
+With restarts, all ranks are ended at once when one fails, and start again, with memory
+that has what they kept (``weft.distributed.Recovery``).
 """
 
 from __future__ import annotations
@@ -21,13 +24,15 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, TracebackType
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
+from weft.distributed import snapshots
 from weft.distributed.errors import DistError
 
 GRACE = 8.0  # seconds in which processes may end by themselves
+SHORT = 0.2  # the same where they are to start again
 LAST = 3.0  # seconds between asking a process to end and killing it
 
 ERRORS = "WEFT_ERRORS"  # the descriptor for the error that ends a rank
@@ -60,59 +65,142 @@ class Rank:
             os.killpg(self.process.pid, number)
 
 
+class Place(NamedTuple):
+    """Where the ranks of a machine stand among all, in one start of them."""
+
+    nodes: tuple[int, ...]  # ranks on each machine
+    node: int  # the number of this machine
+    address: tuple[str, int]  # where rank 0 waits for the others
+    job: str
+    start: int  # how often the ranks were started before
+
+    @property
+    def first(self) -> int:
+        """The number of the machine's first rank."""
+        return sum(self.nodes[: self.node])
+
+
 class Launcher:
-    """Several ranks of one program, from their start to the end of the last."""
+    """The ranks of one machine, from their start to the end of the last.
 
-    def __init__(self, output: TextIO | None = None, errors: TextIO | None = None):
+    ``memories`` are two for each rank, which it finds again when it is started again.
+    """
+
+    def __init__(
+        self, output: TextIO | None = None, errors: TextIO | None = None
+    ) -> None:
         self.output, self.errors = output or sys.stdout, errors or sys.stderr
-        self.ranks: list[Rank] = []
-        self.selector = selectors.DefaultSelector()
+        self.memories: list[tuple[int, int]] = []
+        self.grace = GRACE
+        self.failure: str | None = None  # the error that ended the ranks
         self.asked = 0  # the signal that this process got
-        self.until = float("inf")  # when ranks that are left are asked to end
-        self.kill_at = float("inf")
+        self.ranks: list[Rank] = []
+        self.selector: selectors.BaseSelector
+        self.stopping = False
+        self.until = self.kill_at = 0.0  # when ranks that are left are asked to end
 
-    def run(self, count: int, command: Sequence[str]) -> int:
-        """Run a command as so many ranks; returns the exit status."""
-        with self._signals():
-            try:
-                self._start(count, command)
-                while self._left():
-                    self._step()
-            finally:
-                for rank in self.ranks:
-                    rank.signal(signal.SIGKILL)  # what it has started and left behind
-                    rank.process.wait()
-                self._drain()
+    def run(self, count: int, command: Sequence[str], restarts: int = 0) -> int:
+        """Run a command as so many ranks; returns the exit status.
+
+        ``restarts`` is how often all start again when one has failed.
+        """
+        again = Restarts(self, restarts)
+        with self.signals(), self.memory(count if restarts else 0):
+            while True:
+                server = socket.create_server(("127.0.0.1", 0), backlog=1024)
+                place = Place(
+                    (count,), 0, server.getsockname(), secrets.token_hex(8), again.done
+                )
+                status = self.once(place, command, server)
+                if not status or self.asked or not again.allowed():
+                    return status
+
+    @contextlib.contextmanager
+    def memory(self, count: int) -> Iterator[None]:
+        """Have memories for so many ranks."""
+        pairs = [(snapshots.new_memory(), snapshots.new_memory()) for _ in range(count)]
+        self.memories = pairs
+        try:
+            yield
+        finally:
+            for descriptor in (one for pair in pairs for one in pair):
+                os.close(descriptor)
+
+    def once(
+        self,
+        place: Place,
+        command: Sequence[str],
+        server: socket.socket | None,
+        look: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Start all ranks, and wait for their end; ``look`` is called meanwhile.
+
+        ``server`` listens at the address already, where rank 0 is one of them.
+        """
+        self.ranks, self.selector = [], selectors.DefaultSelector()
+        self.stopping = False
+        self.until = self.kill_at = float("inf")
+        try:
+            self._start(place, command, server)
+            while self._left():
+                self._step()
+                look()
+        finally:
+            for rank in self.ranks:
+                rank.signal(signal.SIGKILL)  # what it has started and left behind
+                rank.process.wait()
+            self._drain()
         return self._report()
+
+    def stop(self) -> None:
+        """Let the ranks end: not because of one of them."""
+        if not self.stopping:
+            self.stopping, self.until = True, time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print a line to the user."""
+        print(f"weft run: {text}", file=self.errors, flush=True)
 
     # -- starting
 
-    def _start(self, count: int, command: Sequence[str]) -> None:
-        server = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    def _start(
+        self, place: Place, command: Sequence[str], server: socket.socket | None
+    ) -> None:
+        count = place.nodes[place.node]
         common = {
-            **os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1]),
-            "WEFT_JOB": secrets.token_hex(8), PARENT: str(os.getpid()),
-            "PYTHONUNBUFFERED": "1",
+            **os.environ, "WORLD_SIZE": str(sum(place.nodes)),
+            "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": place.address[0],
+            "MASTER_PORT": str(place.address[1]), "WEFT_JOB": place.job,
+            PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1",
+            "GROUP_RANK": str(place.node), snapshots.RESTARTS: str(place.start),
+            snapshots.NODES: ",".join(map(str, place.nodes)),
         }  # fmt: skip
         threads = str(max(1, len(os.sched_getaffinity(0)) // count)
                       if hasattr(os, "sched_getaffinity")
                       else max(1, (os.cpu_count() or 1) // count))  # fmt: skip
         for name in ("WEFT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             common.setdefault(name, threads)
-        with server:
-            for number in range(count):
-                self._start_one(number, command, common, server)
+        with server or contextlib.nullcontext():
+            for local in range(count):
+                self._start_one(place.first + local, local, command, common, server)
 
     def _start_one(
-        self, number: int, command: Sequence[str], common: dict[str, str], server: Any
+        self,
+        number: int,
+        local: int,
+        command: Sequence[str],
+        common: dict[str, str],
+        server: socket.socket | None,
     ) -> None:
         read, write = os.pipe()
-        own = {"RANK": str(number), "LOCAL_RANK": str(number), ERRORS: str(write)}
+        own = {"RANK": str(number), "LOCAL_RANK": str(local), ERRORS: str(write)}
         passed = [write]
-        if number == 0:  # it listens already, so no other program takes the port
+        if number == 0 and server is not None:  # no other program can take the port
             own["WEFT_LISTENER"] = str(server.fileno())
             passed.append(server.fileno())
+        if self.memories:
+            own[snapshots.MEMORY] = ":".join(map(str, self.memories[local]))
+            passed += self.memories[local]
         process = subprocess.Popen(
             command, env={**common, **own}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=passed,
@@ -143,7 +231,7 @@ class Launcher:
             if rank.status is None and rank.process.poll() is not None:
                 rank.ended = now
                 if rank.failed:
-                    self.until = min(self.until, now + GRACE)
+                    self.until = min(self.until, now + self.grace)
         if now > self.until:
             self._end(signal.SIGTERM)
             self.until, self.kill_at = float("inf"), now + LAST
@@ -173,7 +261,7 @@ class Launcher:
                 rank.text += data
                 rank.error = rank.error or _parsed(rank.text)
                 if rank.error is not None:
-                    self.until = min(self.until, time.monotonic() + GRACE)
+                    self.until = min(self.until, time.monotonic() + self.grace)
             else:
                 self._print(rank, key.fd, target, data)
         return bool(found)
@@ -208,7 +296,7 @@ class Launcher:
     # -- signals
 
     @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
+    def signals(self) -> Iterator[None]:
         """Pass signals on; a second one ends everything at once."""
         names = ("SIGINT", "SIGTERM", "SIGHUP")
         known = [getattr(signal, name) for name in names if hasattr(signal, name)]
@@ -232,24 +320,59 @@ class Launcher:
     def _report(self) -> int:
         """Show why ranks failed, the first one first; the exit status."""
         failed = [rank for rank in self.ranks if rank.failed]
+        self.failure = None
         if self.asked:
-            print(f"weft run: ended by {_name(self.asked)}", file=self.errors)
+            self.say(f"ended by {_name(self.asked)}")
             return 128 + self.asked
         if not failed:
             return 0
-        own = [rank for rank in failed if _is_cause(rank)]
-        first = min(own or [r for r in failed if r.error] or failed, key=_when)
+        if self.stopping and not any(map(_is_cause, failed)):
+            return 128 + signal.SIGTERM
+        first = _first(failed)
+        self.failure = None if first.error is None else str(first.error["text"])
         same = [r.number for r in failed if r is not first and _alike(r, first)]
         if first.error is not None:
             print(f"\n{first.error['trace']}", end="", file=self.errors)
         also = f", and {_numbers(same)}" if same else ""
-        print(f"weft run: rank {first.number} {_end(first)}{also}", file=self.errors)
+        self.say(f"rank {first.number} {_end(first)}{also}")
         for rank in failed:
             if rank is not first and rank.number not in same:
-                print(
-                    f"weft run: then rank {rank.number} {_end(rank)}", file=self.errors
-                )
+                self.say(f"then rank {rank.number} {_end(rank)}")
         return _exit_status(first)
+
+
+class Restarts:
+    """How often the ranks of a launcher may start again, and whether it makes sense."""
+
+    def __init__(self, launcher: Launcher, most: int) -> None:
+        self.launcher, self.most = launcher, most
+        self.done = 0
+        self._last: tuple[str, int] | None = None
+        launcher.grace = SHORT if most else GRACE
+
+    def allowed(self) -> bool:
+        """Count a failure; say whether the ranks start again."""
+        if self.done >= self.most:
+            return False
+        last, failure = self._last, self.launcher.failure
+        memories = [one for pair in self.launcher.memories for one in pair]
+        step = max(map(snapshots.step_of, memories), default=-1)
+        self._last = None if failure is None else (failure, step)
+        if failure is not None and self._last == last:
+            self.launcher.say("the same error came again at the same step")
+            return False
+        self.done += 1
+        self.launcher.say(f"all ranks start again (restart {self.done} of {self.most})")
+        if self.done == self.most:
+            self.launcher.grace = GRACE
+        return True
+
+
+def _first(ranks: Sequence[Rank]) -> Rank:
+    """The rank that failed first, and by itself if one did."""
+    failed = [rank for rank in ranks if rank.failed]
+    own = [rank for rank in failed if _is_cause(rank)]
+    return min(own or [rank for rank in failed if rank.error] or failed, key=_when)
 
 
 def _is_cause(rank: Rank) -> bool:
@@ -289,6 +412,8 @@ def _name(number: int) -> str:
 
 def _exit_status(rank: Rank) -> int:
     status = rank.status or 0
+    if status < 0 and rank.error is not None:
+        return 1  # it was ended after it had told its error
     return 128 - status if status < 0 else status
 
 

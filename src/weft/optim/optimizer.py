@@ -447,9 +447,10 @@ class Optimizer:
 
     # -- saving
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, *, copy: bool = True) -> dict[str, Any]:
         """A copy of all state and of the groups' options, in PyTorch's form.
 
+        Without ``copy``, its tensors are those that the optimizer goes on to change.
         State is by the parameter's number. Each group has the numbers of its
         parameters in "params" and, where they are known, the names in "param_names".
 
@@ -464,13 +465,13 @@ class Optimizer:
         """
         for hook in list(self._optimizer_state_dict_pre_hooks.values()):
             hook(self)
-        found = self._as_state_dict()
+        found = self._as_state_dict(_copied if copy else _detached)
         for hook in list(self._optimizer_state_dict_post_hooks.values()):
             replaced = hook(self, found)
             found = found if replaced is None else replaced
         return found
 
-    def _as_state_dict(self) -> dict[str, Any]:
+    def _as_state_dict(self, taken: Callable[[Any], Any]) -> dict[str, Any]:
         known = not _numbered([name for name, _ in self._named_params()])
         state: dict[int, State] = {}
         groups = []
@@ -482,7 +483,7 @@ class Optimizer:
             groups.append({**options, "params": list(params), **names})
             for number, p in params.items():
                 if p in self.state:
-                    state[number] = {k: _copied(v) for k, v in self.state[p].items()}
+                    state[number] = {k: taken(v) for k, v in self.state[p].items()}
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -766,6 +767,10 @@ def _plain(value: Any) -> Any:
 
 def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def _restored(value: Any, p: Tensor) -> Any:

@@ -51,12 +51,15 @@ class DistributedSampler(Sampler):
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
         self.epoch, self.drop_last = 0, drop_last
         self.shuffle, self.seed = shuffle, seed
-        size = len(dataset)
-        if drop_last and size % num_replicas:
-            self.num_samples = math.ceil((size - num_replicas) / num_replicas)
-        else:
-            self.num_samples = math.ceil(size / num_replicas)
+        self._skipped = {-1: 0}  # an epoch, and how many of its samples are done
+        self.num_samples = self._count(len(dataset))
         self.total_size = self.num_samples * num_replicas
+
+    def _count(self, size: int) -> int:
+        """How many of so many samples each process has."""
+        if self.drop_last and size % self.num_replicas:
+            size -= self.num_replicas
+        return math.ceil(size / self.num_replicas)
 
     def __iter__(self) -> Iterator[int]:
         size = len(self.dataset)
@@ -64,12 +67,20 @@ class DistributedSampler(Sampler):
         if self.shuffle:
             generator = Generator().manual_seed(self.seed + self.epoch)
             order = randperm(size, generator=generator).tolist()
-        times = math.ceil(self.total_size / max(size, 1))
-        order = (order * times)[: self.total_size]
-        return iter(order[self.rank :: self.num_replicas])
+        left = order[self._skipped.get(self.epoch, 0) :]
+        total = len(self) * self.num_replicas
+        whole = left + order * math.ceil((total - len(left)) / max(size, 1))
+        return iter(whole[self.rank : total : self.num_replicas])
 
     def __len__(self) -> int:
-        return self.num_samples
+        if self.epoch not in self._skipped:
+            return self.num_samples
+        return self._count(max(len(self.dataset) - self._skipped[self.epoch], 0))
+
+    def skip(self, epoch: int, samples: int) -> None:
+        """Leave the first samples of an epoch out: as many processes have done them."""
+        self.set_epoch(epoch)
+        self._skipped = {epoch: samples}
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch, which decides the order."""

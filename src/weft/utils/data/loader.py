@@ -107,6 +107,8 @@ class DataLoader:
         )
         self.epoch = 0  # the epoch of the last pass, or of the next one
         self.position = 0  # how many of its batches were handed out
+        # batches of an epoch that other numbers of processes did, besides whole steps
+        self._ahead: dict[int, int] = {}
         self._begun = False  # whether a pass over this epoch has begun
         self._pool: Pool | None = None
         self._passes: weakref.WeakSet[BaseDataLoaderIter] = weakref.WeakSet()
@@ -182,15 +184,20 @@ class DataLoader:
                 "whose state three integers cannot hold; give the generator (or a "
                 "seed) to the loader instead"
             )
-        position = self.position * self._replicas
+        position = self.position * self._replicas + self._ahead.get(self.epoch, 0)
         return {"seed": self.seed, "epoch": self.epoch, "position": position}
+
+    @property
+    def _shares(self) -> DistributedSampler | None:
+        """The sampler that shares batches out to processes, if there is one."""
+        held = [self.sampler, getattr(self.batch_sampler, "sampler", None)]
+        found = [s for s in held if isinstance(s, DistributedSampler)]
+        return found[0] if found else None
 
     @property
     def _replicas(self) -> int:
         """How many processes share the batches of an epoch."""
-        held = [self.sampler, getattr(self.batch_sampler, "sampler", None)]
-        counts = [s.num_replicas for s in held if isinstance(s, DistributedSampler)]
-        return counts[0] if counts else 1
+        return 1 if self._shares is None else self._shares.num_replicas
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Go on at the batch after the last one that was handed out.
@@ -209,16 +216,22 @@ class DataLoader:
         for name in ("epoch", "position"):
             _check_number(name, state_dict[name], 0)
         position, rest = divmod(int(state_dict["position"]), self._replicas)
-        if rest:
+        size = 1  # samples of a batch
+        if self.batch_sampler is not None:
+            size = getattr(self.batch_sampler, "batch_size", 0)
+        if rest and not size:
             raise ArgumentError(
                 f"DataLoader.load_state_dict: {state_dict['position']} batches are no "
-                f"whole number of steps of {self._replicas} processes; save where a "
-                "multiple of them was done, or go on with as many processes as before"
+                f"whole number of steps of {self._replicas} processes, and the batch "
+                "sampler has no batch_size that tells how many samples they are"
             )
         self.close()
         self.seed = int(state_dict["seed"])
         self.epoch = int(state_dict["epoch"])
         self.position = position
+        self._ahead = {self.epoch: rest}
+        if self._shares is not None:
+            self._shares.skip(self.epoch, rest * size)
         self._begun = False
 
     # -- passes
