@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from weft.distributed import groups
+from weft.distributed import checkpoint, groups
 from weft.distributed.backends import has_mpi as is_mpi_available
 from weft.distributed.collectives import (
     ReduceOp,
@@ -34,6 +34,7 @@ from weft.distributed.collectives import (
 )
 from weft.distributed.environment import place
 from weft.distributed.errors import (
+    CheckpointError,
     DistBackendError,
     DistError,
     DistNetworkError,
@@ -61,13 +62,13 @@ from weft.distributed.work import Work, seconds
 from weft.errors import ArgumentError
 
 __all__ = [
-    "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
-    "GroupMember", "P2POp", "ProcessGroup", "Recovery", "RecoveryError", "ReduceOp",
-    "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
-    "all_reduce", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv",
-    "broadcast", "broadcast_object_list", "default_pg_timeout",
-    "destroy_process_group", "gather", "gather_object", "get_backend",
-    "get_global_rank", "get_group_rank", "get_node_local_rank",
+    "CheckpointError", "DistBackendError", "DistError", "DistNetworkError",
+    "DistStoreError", "GroupMember", "P2POp", "ProcessGroup", "Recovery",
+    "RecoveryError", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor",
+    "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single", "barrier",
+    "batch_isend_irecv", "broadcast", "broadcast_object_list", "checkpoint",
+    "default_pg_timeout", "destroy_process_group", "gather", "gather_object",
+    "get_backend", "get_global_rank", "get_group_rank", "get_node_local_rank",
     "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "init_process_group", "irecv", "is_available", "is_gloo_available",
     "is_initialized", "is_mpi_available", "is_nccl_available",

@@ -25,11 +25,16 @@ class RecoveryError(DistError):
     """Kept states that do not fit together, or of which too much is lost."""
 
 
+class CheckpointError(DistError):
+    """A checkpoint that cannot be written, or does not hold what is to be loaded."""
+
+
 class NotInitializedError(WeftError, ValueError, RuntimeError):
     """A question that only a process group can answer."""
 
 
 for _one in (
     DistError, DistBackendError, DistNetworkError, DistStoreError, RecoveryError,
+    CheckpointError,
 ):  # fmt: skip
     _one.__module__ = "weft.distributed"  # where users find them
