@@ -57,3 +57,7 @@ __all__ = [
     "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0",
     "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
+
+for _name in __all__:  # what weft itself has not is found here by pickles
+    if globals()[_name].__module__.startswith("weft.core"):
+        globals()[_name].__module__ = "weft.special"

@@ -233,7 +233,7 @@ def test_attributes_are_guarded():
         net.count = 3
     net.count = weft.tensor(5)
     assert net.state_dict()["count"].item() == 5
-    with pytest.raises(AttributeError, match="'Net' has no attribute 'nope'"):
+    with pytest.raises(AttributeError, match="'Net' object has no attribute 'nope'"):
         net.nope
     with pytest.raises(ValueError, match="'scale' exists already"):
         net.register_buffer("scale", weft.zeros(1))
@@ -415,3 +415,14 @@ def test_functional_call_differentiates_by_the_parameters():
     assert isinstance(model.scale, nn.Parameter)
     with pytest.raises(ValueError, match=r"no parameter or buffer 'nope'"):
         weft.func.functional_call(model, {"nope": x}, (x,))
+
+
+def test_conversions_do_not_call_a_subclass_to():
+    class Own(nn.Linear):
+        def to(self, *args, **options):
+            return self.cpu() if args == ("cpu",) else super().to(*args, **options)
+
+    layer = Own(2, 2)
+    assert layer.to("cpu") is layer
+    assert layer.double().weight.dtype is weft.float64
+    assert layer.to(weft.float32).half().weight.dtype is weft.float16

@@ -16,6 +16,7 @@ from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
+from weft.core.tracer import Tracer
 from weft.errors import AutogradError, ShapeError
 
 
@@ -119,6 +120,13 @@ class Function(FunctionCtx):
         return call.finished(bind(call.op, call.tensors, {}))
 
 
+def _is_differentiated(value: Any) -> bool:
+    """Whether derivatives by an argument are wanted, backward or forward."""
+    if isinstance(value, Tracer) and value.has_tangent():
+        return True
+    return isinstance(value, Tensor) and value.requires_grad
+
+
 class VmapInfo(NamedTuple):
     """What a Function's ``vmap`` is told: the batch's size and kind of randomness."""
 
@@ -190,9 +198,7 @@ class _Call:
         self.ctx = Context()
         self.positions = [i for i, a in enumerate(args) if _is_operand(a)]
         self.tensors = tuple(args[i] for i in self.positions)
-        self.ctx.needs_input_grad = tuple(
-            isinstance(a, Tensor) and a.requires_grad for a in args
-        )
+        self.ctx.needs_input_grad = tuple(map(_is_differentiated, args))
         self.kept_for_jvp: list[Any] = []
         self.kept: list[Any] = []  # names of inputs and outputs, or other values
         names = " ".join(f"x{k}" for k in range(len(self.tensors)))

@@ -48,7 +48,7 @@ def guarded(fn: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         raise clear
 
-    call.__module__ = "weft"  # where it can be found by its name
+    call.__module__ = "weft"
     return call
 
 
@@ -102,12 +102,15 @@ def _culprit(
 
 def guard(namespace: dict[str, Any]) -> None:
     """Guard a namespace's functions of tensors, aliases alike."""
-    made: dict[Any, Any] = {}
     for name, fn in list(namespace.items()):
         if takes_tensor(fn):
-            if fn not in made:
-                made[fn] = guarded(fn)
-            namespace[name] = made[fn]
+            if fn not in _MADE:
+                _MADE[fn] = guarded(fn)
+                _MADE[fn].__qualname__ = name  # where pickles find it, in weft
+            namespace[name] = _MADE[fn]
+
+
+_MADE: dict[Any, Any] = {}  # the guarded functions by what they guard
 
 
 def takes_tensor(fn: Any) -> bool:

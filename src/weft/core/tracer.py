@@ -47,6 +47,10 @@ class Tracer(Tensor):
         twin._node = node
         return twin
 
+    def has_tangent(self) -> bool:
+        """Whether forward mode differentiates by this value."""
+        return any(isinstance(p, Tracer) and p.has_tangent() for p in self.parts)
+
     def plain(self) -> Tensor:
         """The value of the level below where that is all there is, else this one."""
         return self

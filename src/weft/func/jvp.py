@@ -40,6 +40,9 @@ class Dual(Tracer):
     def ndim(self) -> int:
         return self.primal.ndim
 
+    def has_tangent(self) -> bool:
+        return self.tangent is not None or super().has_tangent()
+
     def array(self) -> np.ndarray:
         return self.primal.array()
 

@@ -295,11 +295,12 @@ class Module(Saving):
         return self.__dict__.pop(name, self) is not self or held
 
     def __getattr__(self, name: str) -> Any:
-        for kind in KINDS:
-            held = self.__dict__.get(kind, ())
+        for store in KINDS:
+            held = self.__dict__.get(store, ())
             if name in held:
                 return held[name]
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        kind = type(self).__name__
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:
         if _sets_itself(type(self), name) or not self._forget(name):
@@ -575,6 +576,10 @@ class Module(Saving):
         >>> weft.nn.Linear(2, 2).to(weft.float64).weight.dtype
         weft.float64
         """
+        return self._converted(*args, **options)
+
+    def _converted(self, *args: Any, **options: Any) -> Self:
+        """As ``to``, whatever a subclass makes of that."""
         return self._apply(lambda tensor: _converted(tensor, *args, **options))
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
@@ -595,23 +600,23 @@ class Module(Saving):
 
     def float(self) -> Self:
         """Floating-point parameters and buffers in float32."""
-        return self.to(dtypes.float32)
+        return self._converted(dtypes.float32)
 
     def double(self) -> Self:
         """Floating-point parameters and buffers in float64."""
-        return self.to(dtypes.float64)
+        return self._converted(dtypes.float64)
 
     def half(self) -> Self:
         """Floating-point parameters and buffers in float16."""
-        return self.to(dtypes.float16)
+        return self._converted(dtypes.float16)
 
     def bfloat16(self) -> Self:
         """Floating-point parameters and buffers in bfloat16."""
-        return self.to(dtypes.bfloat16)
+        return self._converted(dtypes.bfloat16)
 
     def cpu(self) -> Self:
         """Parameters and buffers on the CPU."""
-        return self.to("cpu")
+        return self._converted("cpu")
 
     def cuda(self, device: Any = None) -> Self:
         """Parameters and buffers on a CUDA device, where there is one."""
@@ -631,7 +636,7 @@ class Module(Saving):
 
     def _on(self, kind: str, device: Any) -> Self:
         named = f"{kind}:{device}" if isinstance(device, int) else device
-        return self.to(kind if named is None else named)
+        return self._converted(kind if named is None else named)
 
     # -- text
 

@@ -407,6 +407,8 @@ def _finish(
     fn.__doc__ = doc
     fn.op = op  # type: ignore[attr-defined]
     op.function = fn
+    if public is not None and public.exported:
+        fn.__module__ = "weft"  # where pickles find it
     if public is not None:
         whole = accepts in ("integer", "integral")
         try:
