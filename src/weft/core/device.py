@@ -180,9 +180,8 @@ class AbsentDevice(Device):
         raise absent(self.name)
 
 
-cpu = Device("cpu")
 _ABSENT: dict[str, AbsentDevice] = {}
-_REGISTRY: dict[str, Device] = {"cpu": cpu, "cpu:0": cpu}
+_REGISTRY: dict[str, Device] = {}
 BUILT_IN: dict[str, Device] = {}  # that no list of devices shows: see ``core.meta``
 
 
@@ -226,8 +225,11 @@ class _Found(type):
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Device)
 
+    def __call__(cls, type: str | Device, index: int | None = None) -> Any:
+        return _found(type, index)
 
-class device(metaclass=_Found):
+
+class device(Device, metaclass=_Found):
     """The device with this name; an unknown one is refused with what exists.
 
     One that PyTorch knows and this machine lacks can be named; it is an error to make
@@ -239,27 +241,39 @@ class device(metaclass=_Found):
     True
     """
 
-    def __new__(cls, type: str | Device, index: int | None = None) -> Any:
-        if isinstance(type, Device) and index is None:
-            return type
-        if isinstance(type, float):
-            raise DTypeError(f"device: expected a name such as 'cpu', got {type}")
-        name = type if index is None else f"{type}:{index}"
-        device = None
-        if isinstance(type, str):
-            device = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
-            device = device or BUILT_IN.get(str(name))
-        if device is not None:
-            return device
-        kind, _, number = str(name).partition(":")
-        if kind == "cuda" and (number or "0").isdigit():
-            found = _gpu(int(number or 0))
-            if found is not None:
-                return found
-        if kind not in KINDS or kind == "cpu" or not (number or "0").isdigit():
-            have = ", ".join(repr(d.name) for d in devices())
-            raise DeviceError(f"device {name!r} is not available; available: {have}")
-        return _ABSENT.setdefault(str(name), AbsentDevice(str(name)))
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, type: str | Device, index: int | None = None) -> None: ...
+
+
+cpu: Device = Device.__new__(device)  # its type is weft.device, as in PyTorch
+Device.__init__(cpu, "cpu")
+_REGISTRY |= {"cpu": cpu, "cpu:0": cpu}
+
+
+def _found(type: str | Device, index: int | None) -> Any:
+    if isinstance(type, Device) and index is None:
+        return type
+    if isinstance(type, float):
+        raise DTypeError(f"device: expected a name such as 'cpu', got {type}")
+    name = type if index is None else f"{type}:{index}"
+    device = None
+    if isinstance(type, str):
+        device = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
+        device = device or BUILT_IN.get(str(name))
+    if device is not None:
+        return device
+    kind, _, number = str(name).partition(":")
+    if kind == "cuda" and (number or "0").isdigit():
+        found = _gpu(int(number or 0))
+        if found is not None:
+            return found
+    if kind not in KINDS or kind == "cpu" or not (number or "0").isdigit():
+        have = ", ".join(repr(d.name) for d in devices())
+        raise DeviceError(f"device {name!r} is not available; available: {have}")
+    return _ABSENT.setdefault(str(name), AbsentDevice(str(name)))
 
 
 def _gpu(index: int) -> Device | None:

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.core.size import Size
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, RankError
+
+
+def as_int(name: str, n: Any, what: str = "integers") -> Any:
+    """A whole number: an int, a size, a NumPy integer or an integer tensor of one."""
+    if isinstance(n, Size):
+        return n
+    try:
+        return n.__index__()
+    except AttributeError:
+        raise DTypeError(
+            f"{name}: expected {what}, got {type(n).__name__} ({n!r})"
+        ) from None
 
 
 def normalize_dim(name: str, dim: Any, ndim: int) -> int:

@@ -7,6 +7,7 @@ from weft.func.ensembles import (
     stack_module_state,
 )
 from weft.func.functional_call import functional_call
+from weft.func.functional_call import replaced as replaced
 from weft.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from weft.func.jvp import jvp
 from weft.func.linearize import linearize

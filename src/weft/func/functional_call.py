@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -58,6 +59,21 @@ def functional_call(
     dicts = parameter_and_buffer_dicts
     for part in dicts if isinstance(dicts, tuple) else (dicts,):
         given |= part
+    with replaced(module, given):
+        arguments = args if isinstance(args, tuple) else () if args is None else (args,)
+        return module(*arguments, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def replaced(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
+    """Let a module have other tensors as its parameters and buffers, in this block.
+
+    >>> from weft.func.functional_call import replaced
+    >>> layer = weft.nn.Linear(1, 1, bias=False)
+    >>> with replaced(layer, {"weight": weft.tensor([[2.0]])}):
+    ...     layer(weft.ones(1)).item()
+    2.0
+    """
     slots = _slots(module)
     unknown = sorted(set(given) - set(slots))
     if unknown:
@@ -69,8 +85,7 @@ def functional_call(
     try:
         for name, value in given.items():
             _put(slots[name], value)
-        arguments = args if isinstance(args, tuple) else () if args is None else (args,)
-        return module(*arguments, **(kwargs or {}))
+        yield
     finally:
         for name, value in before.items():
             _put(slots[name], value)

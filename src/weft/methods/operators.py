@@ -23,6 +23,7 @@ from weft.ops import (
     products,
     slicing,
 )
+from weft.ops.elementwise import as_operator
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
@@ -58,42 +59,42 @@ class Operators:
 
     # -- operators
 
-    __add__ = arithmetic._add
+    __add__: Any = as_operator(arithmetic._add, "__radd__")
     __radd__ = arithmetic._add
-    __sub__ = arithmetic._sub
+    __sub__: Any = as_operator(arithmetic._sub, "__rsub__")
     __rsub__ = _reflected(arithmetic._sub)
-    __mul__: Any = arithmetic.mul
+    __mul__: Any = as_operator(arithmetic.mul, "__rmul__")
     __rmul__ = arithmetic.mul
-    __truediv__ = arithmetic._true_divide
+    __truediv__: Any = as_operator(arithmetic._true_divide, "__rtruediv__")
     __rtruediv__ = _reflected(arithmetic._true_divide)
-    __floordiv__ = arithmetic.floor_divide
+    __floordiv__: Any = as_operator(arithmetic.floor_divide, "__rfloordiv__")
     __rfloordiv__ = _reflected(arithmetic.floor_divide)
-    __mod__ = arithmetic.remainder
+    __mod__: Any = as_operator(arithmetic.remainder, "__rmod__")
     __rmod__ = _reflected(arithmetic.remainder)
-    __pow__ = arithmetic.pow
+    __pow__: Any = as_operator(arithmetic.pow, "__rpow__")
     __rpow__ = _reflected(arithmetic.pow)
-    __matmul__ = products.matmul
+    __matmul__: Any = as_operator(products.matmul, "__rmatmul__")
     __rmatmul__ = _reflected(products.matmul)
     __neg__: Any = arithmetic.neg
     __pos__ = arithmetic.positive
     __abs__ = arithmetic.abs
     __invert__ = bits.bitwise_not
-    __and__ = bits.bitwise_and
+    __and__: Any = as_operator(bits.bitwise_and, "__rand__")
     __rand__ = bits.bitwise_and
-    __or__ = bits.bitwise_or
+    __or__: Any = as_operator(bits.bitwise_or, "__ror__")
     __ror__ = bits.bitwise_or
-    __xor__ = bits.bitwise_xor
+    __xor__: Any = as_operator(bits.bitwise_xor, "__rxor__")
     __rxor__ = bits.bitwise_xor
-    __lshift__ = bits.bitwise_left_shift
+    __lshift__: Any = as_operator(bits.bitwise_left_shift, "__rlshift__")
     __rlshift__ = _reflected(bits.bitwise_left_shift)
-    __rshift__ = bits.bitwise_right_shift
+    __rshift__: Any = as_operator(bits.bitwise_right_shift, "__rrshift__")
     __rrshift__ = _reflected(bits.bitwise_right_shift)
     __eq__ = _comparison(comparison.eq)
     __ne__ = _comparison(comparison.ne)
-    __lt__ = comparison.lt
-    __le__ = comparison.le
-    __gt__ = comparison.gt
-    __ge__ = comparison.ge
+    __lt__: Any = as_operator(comparison.lt, "__gt__")
+    __le__: Any = as_operator(comparison.le, "__ge__")
+    __gt__: Any = as_operator(comparison.gt, "__lt__")
+    __ge__: Any = as_operator(comparison.ge, "__le__")
     __getitem__ = indexing.getitem
     __setitem__ = indexing.setitem
     __hash__ = object.__hash__

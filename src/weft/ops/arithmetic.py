@@ -7,19 +7,20 @@ and its public function. Transcendental functions are in ``transcendental``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
-from weft.core.number import Number
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.ops.complex_numbers import real
 from weft.ops.copies import in_float32
 from weft.ops.creation import ones_like
 from weft.ops.elementwise import (
+    FORMS,
     Public,
     as_operand,
     binary,
@@ -129,7 +130,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """
     if out is not None:
         return write_out(out, add(input, other, alpha=alpha), "add")
-    if type(alpha) is Number or alpha != 1:
+    if type(alpha) is not int or alpha != 1:
         other = scaled("add", input, other, alpha)
     return _add(input, other)
 
@@ -137,12 +138,21 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
 def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """``alpha * other``, where alpha must not raise the operands' category."""
     dtype = result_type(as_operand(name, input), as_operand(name, other))
-    if dtypes.scalar_dtype(alpha).category > max(dtype.category, dtypes.INT):
+    is_tensor = isinstance(alpha, Tensor)
+    if is_tensor and alpha.ndim:
+        raise DTypeError(
+            f"{name}: expected alpha to be a number or a tensor of no dimensions, got "
+            f"shape {alpha.shape}"
+        )
+    kind = alpha.dtype if is_tensor else dtypes.scalar_dtype(alpha)
+    if kind.category > max(dtype.category, dtypes.INT):
         raise ArgumentError(
             f"{name}: expected alpha to be an integer for {dtype.name} operands, got "
             f"{alpha!r}"
         )
-    return mul(other, bool(alpha) if dtype is dtypes.bool_ else alpha)
+    if dtype is dtypes.bool_:
+        alpha = alpha.to(dtypes.bool_) if is_tensor else bool(alpha)
+    return mul(other, alpha)
 
 
 @public(
@@ -160,7 +170,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """
     if out is not None:
         return write_out(out, sub(input, other, alpha=alpha), "sub")
-    if type(alpha) is Number or alpha != 1:
+    if type(alpha) is not int or alpha != 1:
         other = scaled("sub", input, other, alpha)
     return _sub(input, other)
 
@@ -465,22 +475,32 @@ def _pow_dy(x: Any, y: Any, out: Tensor) -> Any:
     return where(x == 0, 0, out * log(where(x == 0, 1, x)))
 
 
-@public(method=True, inplace="2", ufuncs=("power",), array_api=True)
-def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
-    """Each element to a power.
+def _power_by(power: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """``pow``, by a function that is given what it does not refuse."""
+
+    def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+        if out is not None:
+            return write_out(out, pow(input, exponent), "pow")
+        below = type(exponent) is int and exponent < 0
+        if below and isinstance(input, Tensor) and not input.dtype.is_inexact:
+            raise ArgumentError(
+                "pow: integers to negative integer powers are not allowed; convert the "
+                "base with .float() first"
+            )
+        return power(input, exponent)
+
+    pow.__qualname__ = "pow"
+    pow.__doc__ = """Each element to a power.
 
     >>> weft.pow(weft.tensor([1.0, 2.0, 3.0]), 2)
     tensor([1., 4., 9.])
     """
-    if out is not None:
-        return write_out(out, pow(input, exponent), "pow")
-    below = type(exponent) is int and exponent < 0
-    if below and isinstance(input, Tensor) and not input.dtype.is_inexact:
-        raise ArgumentError(
-            "pow: integers to negative integer powers are not allowed; convert the "
-            "base with .float() first"
-        )
-    return _pow(input, exponent)
+    return pow
+
+
+_powers = public(method=True, inplace="2", ufuncs=("power",), array_api=True)
+pow = _powers(_power_by(_pow))
+FORMS[pow] = lambda slow: _power_by(FORMS[_pow](slow))
 
 
 @public(method=True, inplace="1")

@@ -12,6 +12,7 @@ from weft import dtype as dtypes
 from weft import late
 from weft.core.device import Device
 from weft.core.device import device as find_device
+from weft.core.dims import as_int
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
 from weft.core.meta import meta, without_values
@@ -320,18 +321,16 @@ def parse_size(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape from ``f(2, 3)`` or ``f((2, 3))``; negative sizes are refused."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         size = tuple(size[0])
-    found: list[Any] = [n if isinstance(n, Size) else _as_int(name, n) for n in size]
+    found: list[Any] = [_size(name, n) for n in size]
     if any(n < 0 for n in found):
         raise ShapeError(f"{name}: expected sizes of at least 0, got {size}")
     return tuple(found)
 
 
-def _as_int(name: str, n: Any) -> int:
-    if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
-        return int(n)
-    if isinstance(n, Tensor) and n.ndim == 0 and not n.dtype.is_inexact:
-        return int(n.item())
-    raise DTypeError(f"{name}: expected integer sizes, got {type(n).__name__} ({n!r})")
+def _size(name: str, n: Any) -> Any:
+    if isinstance(n, bool):
+        raise DTypeError(f"{name}: expected integer sizes, got bool ({n})")
+    return as_int(name, n, "integer sizes")
 
 
 def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from weft.core.device import cpu
-from weft.core.dims import normalize_dim
+from weft.core.dims import as_int, normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import View
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import larger, smaller
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, ShapeError
 from weft.ops.comparison import ge, le
 from weft.ops.creation import arange
 from weft.ops.index import add_at
@@ -58,13 +58,11 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
 def _triangle(name: str, x: Tensor, keep: Any, diagonal: int) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(f"{name}: expected at least 2 dimensions, got shape {x.shape}")
-    if not isinstance(diagonal, (int, np.integer)):
-        got = type(diagonal).__name__
-        raise DTypeError(f"{name}: expected `diagonal` to be an int, got {got}")
+    diagonal = as_int(name, diagonal, "`diagonal` to be an int")
     zero = x.dtype.np.type(
         0
     ).item()  # of the same kind, which where() has a short way for
-    return where(_mask(x, keep, int(diagonal)), x, zero)
+    return where(_mask(x, keep, diagonal), x, zero)
 
 
 def _mask(x: Tensor, keep: Any, diagonal: int) -> Tensor:

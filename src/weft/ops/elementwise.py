@@ -529,8 +529,33 @@ def binary(
             return write_out(out, fn(input, other), name)
         return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
 
-    fn = fast_path.binary(op, _fast_codes(accepts, NATIVE_CODES), slow)
+    codes = _fast_codes(accepts, NATIVE_CODES)
+    fn = fast_path.binary(op, codes, slow)
+    FORMS[fn] = lambda slow: fast_path.binary(op, codes, slow)
     return _finish(fn, op, doc, accepts, public, "x")
+
+
+# By function of two operands: the same one with another way for unusual operands.
+FORMS: dict[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {}
+
+
+def as_operator(fn: Callable[..., Any], reflected: str) -> Callable[..., Any]:
+    """A function of two operands as Python's operator.
+
+    An operand of a foreign class that has the ``reflected`` method is left to that.
+    """
+
+    def slow(input: Any, other: Any, *more: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            theirs = getattr(type(other), reflected, None)
+            if theirs is not getattr(object, reflected, None):
+                return NotImplemented
+        return fn(input, other, *more)
+
+    return FORMS[fn](slow)
+
+
+_OPERANDS = (Tensor, int, float, complex, Size, np.ndarray, np.generic)
 
 
 absorb = binary(

@@ -30,6 +30,7 @@ from weft.ops.inplace import assign
 from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.padding import flip
 from weft.ops.public import public
+from weft.ops.require import known
 from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
@@ -65,7 +66,7 @@ def normalize_index(
                 axis, position = axis + 1, position + 1
         elif isinstance(item, Tensor):
             basic.append(slice(None))
-            if item._interpreter is None:
+            if known(item):
                 check_range(name, item.array(), x.shape[axis], axis)
             advanced.append((position, as_index(name, item)))
             axis, position = axis + 1, position + 1
@@ -131,6 +132,8 @@ def _expand_ellipsis(name: str, x: Tensor, items: list[Any]) -> None:
 
 def _backwards(x: Tensor, index: Any, name: str) -> tuple[list[int], Any]:
     """The axes that slices go through backwards, and the index into x flipped there."""
+    if type(index) is list and _means_tuple(index):
+        index = tuple(index)
     items = list(index) if isinstance(index, tuple) else [index]
     if not any(type(i) is slice and _falls(i.step) for i in items):
         return [], index
@@ -147,6 +150,20 @@ def _backwards(x: Tensor, index: Any, name: str) -> tuple[list[int], Any]:
         elif item is not None and not isinstance(item, bool):
             axis += 1
     return axes, tuple(items)
+
+
+_NUMBERS = {int, bool}
+_ITEMS = (slice, Tensor, list, tuple, np.ndarray, range)
+
+
+def _means_tuple(index: list[Any]) -> bool:
+    """Whether a list is one index for each axis, and not a list of positions.
+
+    As in PyTorch, it is if it is short and holds anything but numbers.
+    """
+    if len(index) >= 32 or _NUMBERS.issuperset(map(type, index)):
+        return False
+    return any(i is None or i is Ellipsis or isinstance(i, _ITEMS) for i in index)
 
 
 def _falls(step: Any) -> bool:
@@ -245,6 +262,8 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             params = {"index": (None,)}
             return fast_path.view(_SLICE, input, params, have[None], state)
         elif kind is Tensor or kind is list:
+            if kind is list and _means_tuple(index):
+                return getitem(input, tuple(index))
             picked = _picked(input, index, state)
             if picked is not None:
                 return picked
@@ -768,7 +787,7 @@ def put(
             f"put: expected a {input.dtype.name} source, got {source.dtype.name}"
         )
     count = (input.numel(),)
-    if ids._interpreter is None:
+    if known(ids):
         check_range("put", ids.array(), count[0], 0)
     flat, ids = reshape(input, count), reshape(ids, (ids.numel(),))
     out = index_put(flat, (ids,), reshape(source, ids.shape), accumulate)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.dims import as_int
 from weft.core.dispatch import unable
 from weft.core.number import Number
 from weft.core.size import Size
@@ -65,18 +66,7 @@ def flat_sizes(
         sizes = (keyword,)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    return tuple([n if type(n) is int else _as_int(name, n) for n in sizes])
-
-
-def _as_int(name: str, n: Any) -> Any:
-    if isinstance(n, Size):
-        return n
-    try:
-        return n.__index__()
-    except AttributeError:
-        raise DTypeError(
-            f"{name}: expected integers, got {type(n).__name__} ({n!r})"
-        ) from None
+    return tuple([n if type(n) is int else as_int(name, n) for n in sizes])
 
 
 # -- indices

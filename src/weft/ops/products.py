@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
 from weft.ops.arithmetic import scaled
 from weft.ops.broadcasting import expand
 from weft.ops.copies import HALF, cast
-from weft.ops.elementwise import broadcast_shapes, conj, result_type
+from weft.ops.elementwise import FORMS, broadcast_shapes, conj, result_type
 from weft.ops.inplace import inplace
 from weft.ops.operands import as_tensorlike
 from weft.ops.public import public
@@ -209,30 +209,6 @@ wide_matmul_op: Op = define(
 _PLANS = [matmul_op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
 
 
-@public(method=True, ufuncs=("matmul",))
-def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """The matrix product, with vectors and broadcast batches as in NumPy.
-
-    >>> weft.ones(2, 3) @ weft.ones(3)
-    tensor([3., 3.])
-    """
-    state = mode.quick
-    if state and type(input) is Tensor is type(other):
-        x, y = input._data, other._data
-        dtype = x.dtype
-        if x.ndim == 2 == y.ndim and dtype is y.dtype and dtype.char in "fd":
-            try:
-                r = product(x, y)
-            except Exception:  # explained there
-                return _matmul_any(input, other)
-            nx, ny = input._node, other._node
-            if (nx is None and ny is None) or not state & RECORDING:
-                return result(r)
-            plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
-            return result(r, plan, (nx, ny), (input, other))
-    return _matmul_any(input, other)
-
-
 def _matmul_any(input: Any, other: Any) -> Tensor:
     if mode.autocast is not None:
         input, other = lowered(input, other)
@@ -258,6 +234,39 @@ def _matmul_any(input: Any, other: Any) -> Tensor:
     if x.ndim == 1:
         out = out.squeeze(-2)
     return out.squeeze(-1) if y.ndim == 1 else out
+
+
+def _product_of(slow: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """``matmul``, with a way for all but plain matrices."""
+
+    def matmul(input: Tensor, other: Tensor) -> Tensor:
+        state = mode.quick
+        if state and type(input) is Tensor is type(other):
+            x, y = input._data, other._data
+            dtype = x.dtype
+            if x.ndim == 2 == y.ndim and dtype is y.dtype and dtype.char in "fd":
+                try:
+                    r = product(x, y)
+                except Exception:  # explained there
+                    return slow(input, other)
+                nx, ny = input._node, other._node
+                if (nx is None and ny is None) or not state & RECORDING:
+                    return result(r)
+                plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
+                return result(r, plan, (nx, ny), (input, other))
+        return slow(input, other)
+
+    matmul.__qualname__ = "matmul"
+    matmul.__doc__ = """The matrix product of matrices, vectors and batches of them.
+
+    >>> weft.ones(2, 3) @ weft.ones(3)
+    tensor([3., 3.])
+    """
+    return matmul
+
+
+matmul = public(method=True, ufuncs=("matmul",))(_product_of(_matmul_any))
+FORMS[matmul] = _product_of
 
 
 def _matrix_operand(value: Any) -> Tensor:

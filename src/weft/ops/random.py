@@ -18,6 +18,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.device import cpu
 from weft.core.device import device as find_device
+from weft.core.dims import as_int
 from weft.core.dispatch import beside, bind, unable
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element
@@ -688,9 +689,7 @@ def randint(
         raise ArgumentError(
             "randint: expected randint(high, size) or (low, high, size)"
         )
-    if not all(isinstance(v, (int, np.integer)) for v in (low, high)):
-        kinds = f"{type(low).__name__} and {type(high).__name__}"
-        raise DTypeError(f"randint: expected int limits, got {kinds}")
+    low, high = (as_int("randint", v, "int limits") for v in (low, high))
     if not low < high:
         raise ArgumentError(f"randint: expected low < high, got {low} and {high}")
     shape = parse_size("randint", (size,))

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.dims import as_int
 from weft.core.size import Size, larger
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, ShapeError
 from weft.ops.creation import (
     arange,
     check_memory,
@@ -27,13 +28,11 @@ from weft.ops.creation import (
 from weft.ops.public import public
 
 
-def _check_steps(name: str, steps: Any) -> None:
-    if not isinstance(steps, (int, np.integer, Size)):
-        raise DTypeError(
-            f"{name}: expected steps to be an int, got {type(steps).__name__}"
-        )
+def _count(name: str, steps: Any) -> Any:
+    steps = as_int(name, steps, "steps to be an int")
     if steps < 0:
         raise ShapeError(f"{name}: expected steps of at least 0, got {steps}")
+    return steps
 
 
 @public()
@@ -63,7 +62,7 @@ def linspace(
             device=device,
             requires_grad=requires_grad,
         )
-    _check_steps("linspace", steps)
+    steps = _count("linspace", steps)
     chosen = as_dtype(dtype or default_dtype())
     check_memory("linspace", (steps,), chosen)
     first, last = (python_number("linspace", v) for v in (start, end))
@@ -163,7 +162,7 @@ def logspace(
             device=device,
             requires_grad=requires_grad,
         )
-    _check_steps("logspace", steps)
+    steps = _count("logspace", steps)
     chosen = as_dtype(dtype or default_dtype())
     check_memory("logspace", (steps,), chosen)
     first, last, base = (python_number("logspace", v) for v in (start, end, base))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.dims import existing_dim, normalize_dim
+from weft.core.dims import as_int, existing_dim, normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import Element, Varied, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
@@ -20,7 +20,6 @@ from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
 from weft.errors import (
     ArgumentError,
-    DTypeError,
     OutOfRangeError,
     RankError,
     ShapeError,
@@ -257,17 +256,13 @@ def split(
         split_size = split_size_or_sections
     d = normalize_dim("split", dim, input.ndim)
     size = input.shape[d]
-    if isinstance(split_size, int):
+    if not isinstance(split_size, (list, tuple)):
+        split_size = as_int("split", split_size, "a size or a list of sizes")
         if split_size < 0 or (split_size == 0 and size):
             raise ArgumentError(f"split: expected a positive size, got {split_size}")
         sizes = [min(split_size, size - k) for k in range(0, size, max(split_size, 1))]
         sizes = sizes or [0]
     else:
-        if not isinstance(split_size, (list, tuple)):
-            raise DTypeError(
-                "split: expected a size or a list of sizes, got "
-                f"{type(split_size).__name__}"
-            )
         sizes = list(split_size)
         if sum(sizes) != size or any(n < 0 for n in sizes):
             raise ShapeError(

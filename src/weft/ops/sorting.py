@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.dims import normalize_dim
+from weft.core.dims import as_int, normalize_dim
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Composed, Rowwise, Running, Varied, key_dtype
@@ -583,6 +583,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     tensor([0., 2., 1., 0.])
     """
     check_accepts("histc", "floating", input.dtype)
+    bins = as_int("histc", bins, "`bins` to be an int")
     if bins <= 0 or max < min:
         raise ArgumentError(
             f"histc: expected positive bins and min <= max, got bins {bins}, min {min} "
