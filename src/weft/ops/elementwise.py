@@ -552,7 +552,9 @@ def as_operator(fn: Callable[..., Any], reflected: str) -> Callable[..., Any]:
                 return NotImplemented
         return fn(input, other, *more)
 
-    return FORMS[fn](slow)
+    operator = FORMS[fn](slow)
+    operator.__name__ = fn.__name__
+    return operator
 
 
 _OPERANDS = (Tensor, int, float, complex, Size, np.ndarray, np.generic)
