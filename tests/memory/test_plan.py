@@ -296,3 +296,16 @@ def test_a_function_without_training():
     plan = weft.plan(lambda x: x @ x, weft.ones(64, 64))
     assert plan.parts.arguments == plan.parts.outputs == 64 * 64 * 4
     assert plan.parts.parameters == plan.parts.gradients == 0
+
+
+def test_an_output_that_many_steps_make_counts_once():
+    w = weft.randn(8, 8)
+
+    def step(x):
+        made = []
+        for _ in range(12):
+            x = x @ w
+            made.append(weft.stack([x, x + 1]))
+        return weft.stack(made)
+
+    assert weft.plan(step, weft.ones(64, 8)).parts.outputs == 12 * 2 * 64 * 8 * 4

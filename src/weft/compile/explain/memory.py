@@ -51,10 +51,13 @@ class Memory:
             if b.nbytes
         ]
         apart = {*layout.offsets, *layout.joint, *layout.state.values()}
+        begins: dict[Node, int] = {}  # several steps may make parts of one value
+        for at, step in enumerate(layout.steps):
+            for node in step.made:
+                begins.setdefault(node, at)
         self.results = [  # of calls, and outputs
             Value(node, size_of(node, layout.sizes), at, last)
-            for at, step in enumerate(layout.steps)
-            for node in step.made
+            for node, at in begins.items()
             if node not in apart
         ]
 
