@@ -139,6 +139,7 @@ _LAZY = (
     "hub",
     "jit",
     "kernels",
+    "language",
     "layers",
     "library",
     "linalg",
