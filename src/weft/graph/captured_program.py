@@ -72,19 +72,10 @@ class Captured:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree_flatten((args, kwargs))
-        self._check(structure)
+        self.check(structure, leaves)
         if self._program is None:
             self._program = Program(self.graph, (*self.graph.outputs,))
-        for guard in self.guards:
-            guard.check(self.graph.name)
-        for one in self.needed:
-            one.check(leaves)
-            if not one.holds(leaves):
-                raise ArgumentError(
-                    f"{self.graph.name}: was captured for another gradient of "
-                    f"{one.name!r}, which it reads; capture it again"
-                )
-        arrays = self._arrays(leaves)
+        arrays = self.arrays_of(leaves)
         store = {cell.variable: cell.get() for cell in self._read()}
         check_apart(self, arrays, store)
         results, changed = self._program.run(arrays, store)
@@ -122,13 +113,23 @@ class Captured:
             if tensor.grad is not None:
                 tensor.grad = None
 
-    def _check(self, structure: Structure) -> None:
+    def check(self, structure: Structure, leaves: list[Any]) -> None:
+        """Refuse arguments, and a state of the program, that it was not captured for."""
         if structure != self.ins:
             raise ArgumentError(
                 f"{self.graph.name}: expected arguments of the structure that was "
                 f"captured ({self.ins.num_leaves} leaves), got {structure.num_leaves} "
                 "leaves"
             )
+        for guard in self.guards:
+            guard.check(self.graph.name)
+        for one in self.needed:
+            one.check(leaves)
+            if not one.holds(leaves):
+                raise ArgumentError(
+                    f"{self.graph.name}: was captured for another gradient of "
+                    f"{one.name!r}, which it reads; capture it again"
+                )
 
     def _read(self) -> list[Cell]:
         return [self.cells[v.name] for v in self._program.reads]
@@ -136,7 +137,8 @@ class Captured:
     def _write(self, changed: dict[Variable, np.ndarray]) -> None:
         commit([(self.cells[v.name], array) for v, array in changed.items()])
 
-    def _arrays(self, leaves: list[Any]) -> list[np.ndarray]:
+    def arrays_of(self, leaves: list[Any]) -> list[np.ndarray]:
+        """The memory of the arguments that are tensors; other values must be known."""
         arrays = []
         for leaf, given in zip(leaves, self.given, strict=True):
             if given is TENSOR:

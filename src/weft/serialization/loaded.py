@@ -64,8 +64,8 @@ class Loaded(Captured):
         leaves, structure = tree_flatten((args, kwargs))
         structure = plain(structure)
         if self.native:
-            self._check(structure)
-            return self._compiled().run(leaves, self._arrays(leaves), (args, kwargs))
+            self.check(structure, leaves)
+            return self._compiled().run(leaves, self.arrays_of(leaves), (args, kwargs))
         plain_args, plain_kwargs = tree_unflatten(leaves, structure)
         return super().__call__(*plain_args, **plain_kwargs)
 

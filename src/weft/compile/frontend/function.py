@@ -38,6 +38,7 @@ from weft.errors import (
     shorten,
 )
 from weft.graph.capture import apply_undone
+from weft.graph.captured_program import Captured
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
 from weft.graph.labels import labels_of
@@ -562,6 +563,10 @@ def compile(
     _check_pytorchs(backend, mode, options)
     if disable or backend in _EAGER_BACKENDS:
         return fn
+    if isinstance(fn, Captured):
+        from weft.compile.frontend.captured import CompiledProgram
+
+        return fn if getattr(fn, "native", False) else CompiledProgram(fn)
     tune = True if tune is False and mode in _TUNED_MODES else tune
     plan = None
     if memory is not None:
