@@ -159,6 +159,7 @@ _LAZY = (
     "return_types",
     "runtime",
     "serialization",
+    "serve",
     "signal",
     "sparse",
     "special",

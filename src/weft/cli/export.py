@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-import zipfile
-from typing import Any
-
 import weft
-from weft.errors import ArgumentError
-from weft.graph.captured_program import Captured
+from weft.export.files import load_program
 
 
 def run(program: str, path: str, weights: str) -> str:
     """Write the program of a file as an artefact; gives the names of its files."""
-    return "\n".join(weft.export(_loaded(program), None, path, weights=weights))
-
-
-def _loaded(path: str) -> Any:
-    with open(path, "rb") as file:
-        if zipfile.is_zipfile(file):
-            file.seek(0)
-            return weft.export.load(file)
-    found = weft.load(path)
-    if not isinstance(found, Captured):
-        raise ArgumentError(
-            f"export: expected a program in {path}, got a {type(found).__name__}; "
-            "weft.save(weft.graph.capture(model, example), path) writes one"
-        )
-    return found
+    return "\n".join(weft.export(load_program(program), None, path, weights=weights))

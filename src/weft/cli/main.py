@@ -1,4 +1,4 @@
-"""``weft``: run, demo, train, export, info and cache on the command line."""
+"""``weft``: run, demo, train, export, serve, info and cache on the command line."""
 
 from __future__ import annotations
 
@@ -74,6 +74,36 @@ def parser() -> argparse.ArgumentParser:
         help="in the file, or in a safetensors file beside it",
     )  # fmt: skip
 
+    serve = commands.add_parser(
+        "serve", help="answer over HTTP: a saved program, or a language model"
+    )
+    serve.add_argument("path", help="a program's file, or a folder with config.json")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8000)
+    serve.add_argument("--batch", type=int, default=32, help="rows of one run")
+    serve.add_argument(
+        "--wait", type=float, default=2.0, metavar="MS",
+        help="how long a request waits for others",
+    )  # fmt: skip
+    serve.add_argument("--queue", type=int, default=256, help="requests that may wait")
+    serve.add_argument("--body", default="64MB", help="the most bytes of a request")
+    serve.add_argument(
+        "--memory", help="of a language model: weights, keys, values and a step"
+    )
+    serve.add_argument(
+        "--remote",
+        metavar="URL",
+        help="a server that is asked where this one is unsure",
+    )
+    serve.add_argument(
+        "--threshold", type=float, default=0.8,
+        help="the probability from which an answer is sure",
+    )  # fmt: skip
+    serve.add_argument(
+        "--no-reload", dest="reload", action="store_false",
+        help="do not take over the file when it changes",
+    )  # fmt: skip
+
     commands.add_parser("info", help="version, devices, threads and dependencies")
 
     cache = commands.add_parser("cache", help="compiled kernels on disk")
@@ -101,6 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from weft.cli.export import run as run_export
 
             print(run_export(options.program, options.path, options.weights))
+        elif options.command == "serve":
+            from weft.cli.serve import run as run_server
+
+            run_server(options)
         elif options.command == "demo":
             from weft.cli.demo import run
 

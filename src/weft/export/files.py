@@ -13,10 +13,11 @@ import json
 import zipfile
 from typing import Any
 
-from weft.errors import FileFormatError
+from weft.errors import ArgumentError, FileFormatError
 from weft.export.dynamic_shapes import ValueRange
 from weft.export.exported_program import ExportedProgram, recaptured
 from weft.export.graph_signature import InputKind
+from weft.graph.captured_program import Captured
 from weft.nn import Parameter
 from weft.serialization import load as load_file
 from weft.serialization import save as save_file
@@ -116,3 +117,19 @@ def load(
         for name in extra_files:
             extra_files[name] = files[_EXTRA + name].decode()
     return ExportedProgram(program, kinds, ranges, names, given)
+
+
+def load_program(path: str) -> ExportedProgram | Captured:
+    """The program in a file of ``weft.export.save`` or of ``weft.save``."""
+    with open(path, "rb") as file:
+        try:
+            exported = _MANIFEST in zipfile.ZipFile(file).namelist()
+        except zipfile.BadZipFile:
+            exported = False
+    found = load(path) if exported else load_file(path)
+    if not isinstance(found, ExportedProgram | Captured):
+        raise ArgumentError(
+            f"expected a program in {path}, got a {type(found).__name__}; "
+            "weft.save(weft.graph.capture(model, example), path) writes one"
+        )
+    return found

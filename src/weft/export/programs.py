@@ -51,7 +51,7 @@ def programs_of(entries: Mapping[str, Any], dynamic_shapes: Any) -> Programs:
     made = []
     for name, (run, ranges) in runs.items():
         graph = _with_state(run, cells)
-        outputs = _output_names(run)
+        outputs = output_names(run)
         variables = {v.name: cells.names[id(v)] for v in _variables(graph)}
         made.append(Program(name, graph, ranges, outputs, variables))
     used = {part for one in made for part in one.state.values()}
@@ -153,7 +153,7 @@ def _with_state(run: Captured, cells: _Cells) -> Graph:
     return dead_code(freeze(graph, final))
 
 
-def _output_names(run: Captured) -> list[str]:
+def output_names(run: Captured) -> list[str]:
     """Names of the results: keys of dictionaries, or numbers."""
     names = _paths(run.outs, "")
     found = [n for n, v in zip(names, run.values, strict=True) if hasattr(v, "type")]

@@ -114,7 +114,7 @@ class Captured:
                 tensor.grad = None
 
     def check(self, structure: Structure, leaves: list[Any]) -> None:
-        """Refuse arguments, and a state of the program, that it was not captured for."""
+        """Refuse arguments and a state that the program was not captured for."""
         if structure != self.ins:
             raise ArgumentError(
                 f"{self.graph.name}: expected arguments of the structure that was "

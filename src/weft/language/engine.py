@@ -30,13 +30,15 @@ class Request:
     """A text that is being written.
 
     ``tokens`` grows; ``finish`` is None until it says why the text ended: "stop" for a
-    token that ends texts, "length", or "cancelled".
+    token that ends texts, "length", "cancelled", or "error", which ``error`` is then.
     """
 
     def __init__(self, prompt: Sequence[int], sampling: Sampling) -> None:
         self.prompt, self.sampling = list(prompt), sampling
         self.tokens: list[int] = []
         self.finish: str | None = None
+        self.error: Exception | None = None
+        self.stopped = False  # by a string that ends texts
         self.generator = sampling.generator()
         self.pages: list[int] = []
         self.cached = 0  # positions whose keys are in the cache
@@ -180,6 +182,13 @@ class Engine:
             if request.finish is None:
                 self._end(request, "cancelled")
 
+    def fail(self, error: Exception) -> None:
+        """End all texts with an error, of which none is the cause."""
+        with self.lock:
+            for request in [*self.running, *self.waiting]:
+                request.error = error
+                self._end(request, "error")
+
     def run(self, request: Request) -> Iterator[int]:
         """The tokens of a request as they are written, and those of others meanwhile.
 
@@ -192,6 +201,8 @@ class Engine:
                 sent = len(request.tokens)
                 with self.lock:
                     if request.finish is not None and sent == len(request.tokens):
+                        if request.error is not None:
+                            raise request.error
                         return
                     if sent == len(request.tokens):
                         self.step()
@@ -279,7 +290,12 @@ class Engine:
 
     def _write(self, request: Request, logits: np.ndarray) -> None:
         sampling = request.sampling
-        token = choose(logits, sampling, request.ids, request.generator)
+        try:
+            token = choose(logits, sampling, request.ids, request.generator)
+        except ArgumentError as error:
+            request.error = error
+            self._end(request, "error")
+            return
         if token in self.module.config.ends and not sampling.ignore_ends:
             self._end(request, "stop")
             return

@@ -71,6 +71,8 @@ class LanguageModel:
     def stream(self, prompt: Prompt, **options: Any) -> Iterator[Any]:
         """``generate``, piece by piece, as soon as each is known."""
         sampling = _sampling(options)
+        if sampling.stop and not isinstance(prompt, str):
+            raise ArgumentError("stop needs a prompt that is a text")
         request = self.submit(prompt, sampling)
         if not isinstance(prompt, str):
             return self.engine.run(request)
@@ -80,8 +82,6 @@ class LanguageModel:
         """Let the engine write a text behind a prompt, beside others."""
         if isinstance(prompt, str):
             return self.engine.submit(self._words().encode(prompt), sampling)
-        if sampling.stop:
-            raise ArgumentError("stop needs a prompt that is a text")
         return self.engine.submit(list(prompt), sampling)
 
     def texts(self, tokens: Iterator[int], sampling: Sampling) -> Iterator[str]:
