@@ -1,4 +1,4 @@
-"""``weft``: run, demo, train, export, serve, info and cache on the command line."""
+"""``weft``: run, demo, train, export, bench, serve, info and cache on the command line."""
 
 from __future__ import annotations
 
@@ -104,6 +104,16 @@ def parser() -> argparse.ArgumentParser:
         help="do not take over the file when it changes",
     )  # fmt: skip
 
+    bench = commands.add_parser("bench", help="time a saved program on this machine")
+    bench.add_argument("path", help="a program's file")
+    bench.add_argument(
+        "--size", action="append", default=[], metavar="NAME=N,…", dest="sizes",
+        help="of an open size, such as rows=1,8; else it is 1",
+    )  # fmt: skip
+    bench.add_argument(
+        "--seconds", type=float, default=1.0, help="for each choice of sizes"
+    )
+
     commands.add_parser("info", help="version, devices, threads and dependencies")
 
     cache = commands.add_parser("cache", help="compiled kernels on disk")
@@ -131,6 +141,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from weft.cli.export import run as run_export
 
             print(run_export(options.program, options.path, options.weights))
+        elif options.command == "bench":
+            from weft.cli.bench import run as run_bench
+
+            for line in run_bench(options.path, options.sizes, options.seconds):
+                print(line, flush=True)
         elif options.command == "serve":
             from weft.cli.serve import run as run_server
 

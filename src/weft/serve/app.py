@@ -88,6 +88,7 @@ class Server:
         self.model, self.cascade, self.path, self.name = model, cascade, path, name
         self.began = int(time.time())
         self.stopping = False
+        self.reading = 0  # requests that are on their way
         self.metrics = Metrics()
         counter, seconds = self.metrics.counter, self.metrics.distribution
         self.requests = counter("weft_requests_total", "Requests, by path and status.")
@@ -132,6 +133,7 @@ class Server:
             lambda arrays: self._served(arrays),
             together=model.rows, most=limits.batch, wait=limits.wait,
             queue=limits.queue, observe=lambda n: rows.observe(n),
+            coming=lambda: self.reading > 0,
         )  # fmt: skip
         batcher = self.batcher
         self.metrics.gauge(
@@ -322,7 +324,11 @@ def application(server: Server, *, watch: bool = False) -> Any:
         return web.Route(path, timed, methods=[method])
 
     async def predict(request: Any) -> Any:
-        body = await _body(request, limits)
+        server.reading += 1
+        try:
+            body = await _body(request, limits)
+        finally:
+            server.reading -= 1
         if not isinstance(server.model, Served):
             raise ArgumentError("this server writes texts; use /v1/completions")
         inputs, outputs = server.model.inputs, server.model.outputs

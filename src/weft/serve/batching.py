@@ -34,7 +34,8 @@ class _Waiting:
 class Batcher:
     """Runs requests in a thread of its own, several as one where ``together`` says so.
 
-    A request waits for others for ``wait`` seconds at most. A batch that fails is run
+    While ``coming`` says that others are on their way, a request waits for them, for
+    ``wait`` seconds at most. A batch that fails is run
     again one request at a time, so that an error reaches only the one it belongs to.
 
     >>> batcher = Batcher(lambda arrays: [arrays[0] * 2])
@@ -52,8 +53,9 @@ class Batcher:
         wait: float = 0.002,
         queue: int = 256,
         observe: Callable[[int], None] = lambda rows: None,
+        coming: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.run, self.together = run, together
+        self.run, self.together, self.coming = run, together, coming
         self.most, self.wait, self.limit, self.observe = most, wait, queue, observe
         self.waiting: deque[_Waiting] = deque()
         self.changed = threading.Condition()
@@ -99,7 +101,7 @@ class Batcher:
             if not self.together:
                 return [self.waiting.popleft()]
             until = first.since + self.wait
-            while not self.stopping and self._rows(first) < self.most:
+            while not self.stopping and self._rows(first) < self.most and self.coming():
                 left = until - time.monotonic()
                 if left <= 0:
                     break

@@ -89,7 +89,7 @@ def serve(
         watch = reload and not isinstance(model, LanguageModel)
         config = found.Config(
             application(server, watch=watch),
-            http=_patient(limits.reading), log_level="warning", access_log=False,
+            http=_patient(limits.reading), log_level="error", access_log=False,
             timeout_graceful_shutdown=ENDING, timeout_keep_alive=75, ws="none",
             backlog=2048,
         )  # fmt: skip
@@ -101,7 +101,8 @@ def serve(
 def _bound(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        link = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends at once, not 40 ms later, where it knows that this is TCP.
+        link = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, OverflowError) as error:
         raise ArgumentError(f"serve: cannot use {host}:{port}: {error}") from None
     link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
