@@ -1,4 +1,4 @@
-"""``weft``: run, demo, train, export, bench, serve, info and cache on the command line."""
+"""``weft``: train, run, export, time and serve programs on the command line."""
 
 from __future__ import annotations
 
