@@ -34,6 +34,8 @@ class Interpreter:
     name = "a transform"
     composes = False  # its results are made of operators, which are noted on their own
 
+    level: float  # the innermost transform has the largest
+
     def __init__(self) -> None:
         self.level = 0
 

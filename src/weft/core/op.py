@@ -80,6 +80,8 @@ class Facts(Record):
     exact: bool = False  # results need no rounding: they are numbers of the dtype
     random: bool = False  # results are random numbers: functions of a seed
     effect: bool = False  # each call counts: all run, once, in the program's order
+    divides: Callable[..., Any] | None = None  # among processes: see ops.dividing
+    terms: str = ""  # operands in which it is linear: "first", "each" or "all" together
     put: Callable[..., Any] | None = (
         None  # of views as another dtype: op(put(x, y)) is y
     )

@@ -113,6 +113,23 @@ class Tensor(_Methods):
         """
         return dtypes.of_array(self._data)
 
+    @property
+    def _part(self) -> Tensor:
+        """What this process has of the tensor: all, unless processes share it out."""
+        return self
+
+    def _part_of(self, value: Tensor) -> Tensor:
+        """What this process needs of a value for the whole tensor."""
+        return value
+
+    def _with_part(self, value: Tensor) -> Tensor:
+        """The tensor, like this one, of which this process has ``value``."""
+        return value
+
+    def _complete(self) -> Tensor:
+        """The tensor with everything that other processes have of it."""
+        return self
+
     # -- the tape
 
     @property

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -32,6 +33,7 @@ from weft.distributed.collectives import (
     refuse_capture,
     scatter,
 )
+from weft.distributed.device_mesh import DeviceMesh, init_device_mesh
 from weft.distributed.environment import place
 from weft.distributed.errors import (
     CheckpointError,
@@ -62,19 +64,20 @@ from weft.distributed.work import Work, seconds
 from weft.errors import ArgumentError
 
 __all__ = [
-    "CheckpointError", "DistBackendError", "DistError", "DistNetworkError",
-    "DistStoreError", "GroupMember", "P2POp", "ProcessGroup", "Recovery",
-    "RecoveryError", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor",
-    "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single", "barrier",
-    "batch_isend_irecv", "broadcast", "broadcast_object_list", "checkpoint",
-    "default_pg_timeout", "destroy_process_group", "gather", "gather_object",
-    "get_backend", "get_global_rank", "get_group_rank", "get_node_local_rank",
+    "CheckpointError", "DeviceMesh", "DistBackendError", "DistError",
+    "DistNetworkError", "DistStoreError", "GroupMember", "P2POp", "ProcessGroup",
+    "Recovery", "RecoveryError", "ReduceOp", "Work", "all_gather",
+    "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+    "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast",
+    "broadcast_object_list", "checkpoint", "default_pg_timeout",
+    "destroy_process_group", "gather", "gather_object", "get_backend",
+    "get_global_rank", "get_group_rank", "get_node_local_rank",
     "get_process_group_ranks", "get_rank", "get_world_size", "group",
-    "init_process_group", "irecv", "is_available", "is_gloo_available",
-    "is_initialized", "is_mpi_available", "is_nccl_available",
-    "is_torchelastic_launched", "isend", "monitored_barrier", "new_group",
-    "patience", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "scatter", "scatter_object_list", "send",
+    "init_device_mesh", "init_process_group", "irecv", "is_available",
+    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
+    "is_torchelastic_launched", "isend", "monitored_barrier", "new_group", "patience",
+    "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "scatter_object_list", "send",
 ]  # fmt: skip
 
 default_pg_timeout = timedelta(seconds=groups.TIMEOUT)
@@ -95,6 +98,15 @@ def needing_group(*names: str) -> dict[str, Callable[..., Any]]:
         return refuse
 
     return {name: refusing(name) for name in names}
+
+
+_LATER = ("fsdp", "nn", "optim", "pipelining", "tensor")  # imported when used
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"weft.distributed.{name}")
+    raise AttributeError(f"module 'weft.distributed' has no attribute {name!r}")
 
 
 class _Groups(type):

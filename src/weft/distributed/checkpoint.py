@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -27,6 +28,8 @@ from weft.distributed.errors import CheckpointError, DistBackendError
 from weft.distributed.groups import ProcessGroup, line_here
 from weft.distributed.pieces import as_bytes
 from weft.distributed.plain import decode, encode, joined, parted
+from weft.distributed.tensor.placements import pieces_of
+from weft.dtype import as_dtype
 from weft.errors import ArgumentError, FileFormatError, WeftError
 from weft.serialization.atomic import replacing
 
@@ -140,9 +143,12 @@ class _Saving:
         for name, value in states.items():
             if not isinstance(name, str):
                 raise ArgumentError(f"save: expected texts as names, got {name!r}")
-            text, arrays = parted(_state_of(value))
-            places = []
+            text, arrays = parted(_state_of(value), shared=True)
+            places: list[Any] = []
             for number, array in enumerate(arrays):
+                if isinstance(array, Tensor):
+                    places.append(self._pieces(array, f"{name}.{number}", copied))
+                    continue
                 part = sizes.index(min(sizes))
                 sizes[part] += array.nbytes
                 key = f"{name}.{number}" if len(arrays) > 1 else name
@@ -150,6 +156,22 @@ class _Saving:
                 if part == self.rank:
                     self.mine[key] = array.copy() if copied else array
             self.entries[name] = {"text": text.decode(), "arrays": places}
+
+    def _pieces(self, tensor: Any, key: str, copied: bool) -> dict[str, Any]:
+        """Where the pieces of a DTensor are; keeps this process's."""
+        pieces = []
+        for rank, start, shape in pieces_of(tensor):
+            if rank not in self.group.ranks:
+                raise ArgumentError(
+                    f"save: rank {rank} has a part of a tensor, and does not save"
+                )
+            part = self.group.ranks.index(rank)
+            pieces.append({"part": part, "key": key, "start": start, "shape": shape})
+            if part == self.rank:
+                array = np.ascontiguousarray(tensor._part.detach().numpy())
+                self.mine[key] = array.copy() if copied else array
+        return {"shape": list(tensor.shape), "dtype": tensor.dtype.name,
+                "pieces": pieces}  # fmt: skip
 
     def write(self) -> None:
         """Write this process's part; the last thing is the folder's name."""
@@ -325,7 +347,12 @@ class _Folder:
         """The values of entries; each part is read once."""
         try:
             wanted = {name: self.entries[name]["arrays"] for name in names}
-            every = [place for places in wanted.values() for place in places]
+            every = [
+                one
+                for places in wanted.values()
+                for place in places
+                for one in place.get("pieces", [place])
+            ]
             arrays: dict[tuple[int, str], np.ndarray] = {}
             for part in sorted({int(place["part"]) for place in every}):
                 tensors = weft.load(_part(self.path, part, self.count))
@@ -333,11 +360,31 @@ class _Folder:
                     if place["part"] == part:
                         arrays[part, place["key"]] = tensors[place["key"]].numpy()
             return {
-                name: self._state(name, [arrays[p["part"], p["key"]] for p in places])
+                name: self._state(name, [self._whole(p, arrays) for p in places])
                 for name, places in wanted.items()
             }
         except (KeyError, TypeError, AttributeError) as error:
             raise FileFormatError(f"{self.path}: it is damaged: {error!r}") from None
+
+    def _whole(self, place: Any, arrays: Any) -> np.ndarray:
+        """An array, whose pieces may be in several parts."""
+        if "pieces" not in place:
+            found: np.ndarray = arrays[place["part"], place["key"]]
+            return found
+        shape, kind = [int(n) for n in place["shape"]], as_dtype(place["dtype"]).np
+        pieces = [(p, arrays[p["part"], p["key"]]) for p in place["pieces"]]
+        if sum(one.size for _, one in pieces) != math.prod(shape):
+            raise FileFormatError(f"{self.path}: pieces of a tensor are missing")
+        whole = np.empty(shape, kind)
+        for p, one in pieces:
+            region = whole[tuple(
+                slice(int(a), int(a) + int(n))
+                for a, n in zip(p["start"], p["shape"], strict=True)
+            )]  # fmt: skip
+            if region.shape != one.shape or one.dtype != kind:
+                raise FileFormatError(f"{self.path}: a piece does not fit its tensor")
+            region[...] = one
+        return whole
 
     def _state(self, name: str, arrays: list[np.ndarray]) -> Any:
         data = [as_bytes(np.ascontiguousarray(one)) for one in arrays]

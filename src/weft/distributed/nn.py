@@ -68,6 +68,16 @@ def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
     return tuple(_apply(records.all_gather_op, tensor, group_of(group)))
 
 
+def gathered_rows(tensor: Tensor, group: Any = None) -> Tensor:
+    """The tensors of all processes, along a new first axis."""
+    return _apply(records.all_gather_op, tensor, group_of(group))
+
+
+def reduced_row(rows: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """A tensor's row for each process, combined."""
+    return _apply(records.reduce_scatter_op, rows, group_of(group), reduce=way(op))
+
+
 def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
     """The tensors of all processes on process ``dst``; zeros on others."""
     found = group_of(group)

@@ -38,17 +38,23 @@ def encode(value: Any) -> np.ndarray:
     return np.frombuffer(b"".join(pieces), np.uint8)
 
 
-def parted(value: Any) -> tuple[bytes, list[np.ndarray]]:
+def parted(value: Any, *, shared: bool = False) -> tuple[bytes, list[Any]]:
     """Plain data as JSON, and the arrays in it, which share their tensors' memory.
+
+    Tensors that processes share out are refused, or with ``shared`` among the arrays.
 
     >>> parted({"w": weft.ones(2)})
     (b'["dict", ["w", ["tensor", "float32", [2]]]]', [array([1., 1.], dtype=float32)])
     """
-    arrays: list[np.ndarray] = []
-    return json.dumps(_encoded(value, arrays, "the object")).encode(), arrays
+    arrays: list[Any] = _Shared() if shared else []
+    return json.dumps(_encoded(value, arrays, "the object")).encode(), [*arrays]
 
 
-def _encoded(value: Any, arrays: list[np.ndarray], path: str) -> Any:
+class _Shared(list[Any]):
+    """Arrays, and tensors of which this process has a part."""
+
+
+def _encoded(value: Any, arrays: list[Any], path: str) -> Any:
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
@@ -71,6 +77,14 @@ def _encoded(value: Any, arrays: list[np.ndarray], path: str) -> Any:
         ]
         return ["dict", *pairs]
     is_tensor = isinstance(value, Tensor)
+    if is_tensor and value._part is not value:
+        if type(arrays) is not _Shared:
+            raise DTypeError(
+                f"expected a tensor of this process, got a DTensor at {path}; take its "
+                "to_local(), or its full_tensor()"
+            )
+        arrays.append(value)
+        return ["tensor", value.dtype.name, list(value.shape)]
     array = value.detach().cpu().numpy() if is_tensor else value
     if isinstance(array, np.generic):
         array = np.asarray(array)

@@ -545,7 +545,7 @@ class Module(Saving):
         """Clear the gradients of all parameters."""
         for parameter in self.parameters():
             if mode.capture is not None:
-                mode.capture.touch(parameter)
+                mode.capture.touch(parameter._part)
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:

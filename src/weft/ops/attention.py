@@ -32,6 +32,7 @@ from weft.core.lowering import Library
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
+from weft.ops import dividing
 from weft.ops.broadcasting import expand
 from weft.ops.copies import HALF, cast
 from weft.ops.creation import ones
@@ -389,6 +390,7 @@ def _products(of_keys: int, of_values: int) -> Callable[..., tuple[Any, ...]]:
 
 attention_op: Op = define(
     "attention",
+    divides=dividing.attended,
     inputs="*xs",  # q, k, v, and maybe a mask
     outputs="o lse",
     eval=_attention_eval,
@@ -405,6 +407,7 @@ attention_op: Op = define(
 
 attention_backward_op: Op = define(
     "attention_backward",
+    divides=dividing.attended,
     inputs="*xs",  # q, k, v, lse, g, delta, and maybe a mask
     outputs="dq dk dv",
     eval=_backward_eval,

@@ -18,6 +18,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Shape, is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
+from weft.ops import dividing
 from weft.ops.elementwise import broadcast_shapes, unfit
 from weft.ops.operands import flat_sizes, tensor_list
 from weft.ops.public import public
@@ -92,6 +93,7 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 expand_op: Op = define(
     "expand",
+    divides=dividing.expanded,
     inputs="x",
     eval=_expand_eval,
     type=_expand_type,

@@ -20,6 +20,7 @@ from weft.core.lowering import Reduction, Running, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
+from weft.ops import dividing
 from weft.ops.broadcasting import expand
 from weft.ops.copies import HALF
 from weft.ops.creation import full_like
@@ -84,6 +85,7 @@ def _reverse_cumsum(g: Tensor, dim: int) -> Tensor:
 
 cumsum_op: Op = define(
     "cumsum",
+    divides=dividing.joined,
     bulk=COMPOSED,
     inputs="x",
     lower=_total(0, "add"),

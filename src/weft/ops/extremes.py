@@ -22,6 +22,7 @@ from weft.core.op import Op, Plan, Sample, TensorType, define
 from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
 from weft.errors import RankError
+from weft.ops import dividing
 from weft.ops.copies import cast
 from weft.ops.elementwise import check_accepts
 from weft.ops.gathering import gather
@@ -82,6 +83,7 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
             )
         },
         batch=reduce_batch,
+        divides=dividing.reduction(name.removeprefix("a")),
         samples=lambda rng: [
             s
             for s in reduce_samples()(rng)
@@ -226,6 +228,7 @@ def _arg(name: str, fn: Any, position: int) -> Op:
         eval=lambda x, *, dim, keepdim: np.asarray(fn(x, dim, keepdims=keepdim)),
         type=_arg_type,
         batch=reduce_batch,
+        divides=dividing.reduction(),
         samples=_arg_samples,
         reference=lambda x, *, dim, keepdim: np.argsort(x, dim, kind="stable").take(
             position, dim

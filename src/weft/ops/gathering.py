@@ -18,6 +18,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import is_one, same
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
+from weft.ops import dividing
 from weft.ops.broadcasting import expand
 from weft.ops.elementwise import broadcast_shapes
 from weft.ops.index import as_row, zeros_of
@@ -117,6 +118,7 @@ def _gathered_from(out: Any, *, dim: int) -> Any:
 
 gather_op: Op = define(
     "gather",
+    divides=dividing.along,
     refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index",
@@ -229,6 +231,7 @@ scatter_op: Op = define(
 
 scatter_add_op: Op = define(
     "scatter_add",
+    divides=dividing.along,
     refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index src",

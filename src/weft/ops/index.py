@@ -18,6 +18,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import is_integer
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
+from weft.ops import dividing
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import ones, zeros
@@ -75,6 +76,7 @@ def _taken(k: Any, out: Any, x: Any, index: Any) -> Any:
 
 take_op: Op = define(
     "take",
+    divides=dividing.taken,
     refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index",
@@ -149,6 +151,7 @@ def _behind(x: Any, index: Any, *rest: Any, **params: Any) -> Any:
 
 add_at: Op = define(
     "add_at",
+    divides=dividing.added_at,
     refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index",

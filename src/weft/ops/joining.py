@@ -15,6 +15,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import same, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
+from weft.ops import dividing
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import zeros_like
@@ -79,6 +80,7 @@ def _joined(k: Any, out: Any, *xs: Any, dim: int) -> Any:
 
 cat_op: Op = define(
     "cat",
+    divides=dividing.joined,
     inputs="*xs",
     lower=Element(_joined),
     eval=lambda *xs, dim: np.concatenate(xs, dim),

@@ -16,6 +16,7 @@ from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.dtype_info import check_stored
 from weft.errors import ArgumentError, ChoiceError, ShapeError
+from weft.ops import dividing
 from weft.ops.broadcasting import expand
 from weft.ops.copies import contiguous
 from weft.ops.creation import arange, ones
@@ -32,6 +33,7 @@ from weft.ops.slicing import along, place_op, slice_op
 
 flip_op: Op = define(
     "flip",
+    divides=dividing.flipped,
     inputs="x",
     eval=lambda x, *, dims: np.flip(x, dims).copy(),  # its memory is its own
     type=lambda x, *, dims: x,

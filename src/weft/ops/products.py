@@ -30,6 +30,7 @@ from weft.dtype import (
     uint8,
 )  # fmt: skip
 from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
+from weft.ops import dividing
 from weft.ops.arithmetic import scaled
 from weft.ops.broadcasting import expand
 from weft.ops.copies import HALF, cast
@@ -133,6 +134,7 @@ _NARROW = {"e": COMPOSED, "E": COMPOSED, "b": SLOW // 2, "B": SLOW // 2}
 
 matmul_op: Op = define(
     "matmul",
+    divides=dividing.multiplied,
     inputs="x y",
     eval=_matmul_eval,
     type=_matmul_type,

@@ -21,6 +21,7 @@ from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
+from weft.ops import dividing
 from weft.ops.broadcasting import expand
 from weft.ops.copies import HALF, cast
 from weft.ops.public import public
@@ -106,6 +107,7 @@ def _sum_reference(x: Any, *, dim: tuple[int, ...], keepdim: bool) -> Any:
 
 sum_op: Op = define(
     "sum",
+    divides=dividing.reduction("sum"),
     inputs="x",
     lower=Reduction("add", splits=True),
     bulk=COSTLY,
@@ -205,6 +207,7 @@ def _bool_samples(rng: np.random.Generator) -> Any:
 
 any_op: Op = define(
     "any",
+    divides=dividing.reduction(),
     inputs="x",
     lower=Reduction("logical_or", splits=True),
     eval=lambda x, *, dim, keepdim: np.any(x, dim, keepdims=keepdim),
@@ -218,6 +221,7 @@ any_op: Op = define(
 
 all_op: Op = define(
     "all",
+    divides=dividing.reduction(),
     inputs="x",
     lower=Reduction("logical_and", splits=True),
     eval=lambda x, *, dim, keepdim: np.all(x, dim, keepdims=keepdim),

@@ -30,6 +30,7 @@ from weft.errors import (
     DTypeError,
     ShapeError,
 )
+from weft.ops import dividing
 from weft.ops.inplace import view_form
 from weft.ops.operands import flat_sizes, tensor_list
 from weft.ops.public import public
@@ -63,6 +64,7 @@ def _reshape_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
 
 reshape_op: Op = define(
     "reshape",
+    divides=dividing.reshaped,
     inputs="x",
     eval=_reshape_eval,
     type=_reshape_type,
@@ -389,6 +391,7 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 permute_op: Op = define(
     "permute",
+    divides=dividing.permuted,
     inputs="x",
     eval=lambda x, *, dims: x.transpose(dims),
     type=_permute_type,

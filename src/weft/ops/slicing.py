@@ -24,6 +24,7 @@ from weft.errors import (
     RankError,
     ShapeError,
 )
+from weft.ops import dividing
 from weft.ops.public import public
 
 # -- slice and place
@@ -83,6 +84,7 @@ def _strided_reference(x: Any, *, index: Any) -> Any:
 
 slice_op: Op = define(
     "slice",
+    divides=dividing.sliced,
     inputs="x",
     eval=lambda x, *, index: x[(*index, ...)],  # ...: a 0-d view, not a scalar
     type=_slice_type,
@@ -162,6 +164,7 @@ def _between(
 
 place_op: Op = define(
     "place",
+    divides=dividing.placed,
     inputs="x",
     lower=Varied(_forwards),
     eval=_place_eval,

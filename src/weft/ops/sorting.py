@@ -21,6 +21,7 @@ from weft.core.results import TYPES, results
 from weft.core.tensor import Tensor
 from weft.dtype import sortable
 from weft.errors import ArgumentError, DTypeError, RankError, ShapeError
+from weft.ops import dividing
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.elementwise import check_accepts
@@ -66,6 +67,7 @@ def _argsort_reference(x: Any, *, dim: int, descending: bool) -> Any:
 
 argsort_op: Op = define(
     "argsort",
+    divides=dividing.along,
     bulk=SLOW,
     inputs="x",
     lower=Rowwise("sort"),

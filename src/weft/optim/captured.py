@@ -48,7 +48,7 @@ def step_group(
         group["param_names"], group["params"], params or group["params"], strict=True
     )
     found = [(name, own, p) for name, own, p in rows if p.grad is not None]
-    active = [(name, p) for name, _, p in found]
+    active = [(name, p._part) for name, _, p in found]
     options = _options(optimizer, index, group, lr)
     with paused():
         states = optimizer._states([own for _, own, _ in found], group)

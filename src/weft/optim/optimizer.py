@@ -304,7 +304,7 @@ class Optimizer:
         """Clear the gradients of all parameters."""
         for _, p in self._named_params():
             if mode.capture is not None:
-                mode.capture.touch(p)
+                mode.capture.touch(p._part)
             if set_to_none:
                 p.grad = None
             elif p.grad is not None:
@@ -419,7 +419,8 @@ class Optimizer:
         for p in active:
             before[p] = dict(self.state[p]) if p in self.state else None
         states = self._states(active, group)
-        runs = plan(active, states, group.get("foreach") is not False)
+        parts = [p._part for p in active]
+        runs = plan(parts, states, group.get("foreach") is not False)
         self._plans[index] = (kind, active, runs)
         return runs
 
@@ -427,14 +428,15 @@ class Optimizer:
         """States of parameters, with whatever they lack, side by side in memory."""
         if mode.states is not None:
             mode.states(self)
-        with shelf(sum(math.prod(p.shape) * p.dtype.itemsize for p in params)):
+        parts = [p._part for p in params]
+        with shelf(sum(math.prod(p.shape) * p.dtype.itemsize for p in parts)):
             return [self._state(p, group) for p in params]
 
     def _state(self, p: Tensor, group: dict[str, Any]) -> State:
         """A parameter's state, with whatever it lacks."""
         state = self.state[p]
         state.setdefault("step", 0)
-        for key, value in self.start(p, group).items():
+        for key, value in self.start(p._part, group).items():
             held = state.get(key)
             if held is None:
                 state[key] = value
@@ -483,7 +485,8 @@ class Optimizer:
             groups.append({**options, "params": list(params), **names})
             for number, p in params.items():
                 if p in self.state:
-                    state[number] = {k: taken(v) for k, v in self.state[p].items()}
+                    held = self.state[p].items()
+                    state[number] = {k: _of_whole(taken(v), p) for k, v in held}
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -528,7 +531,7 @@ class Optimizer:
             step = {k: v for k, v in entry.items() if k == "step"}
             rest = {k: _restored(v, p) for k, v in entry.items() if k != "step"}
             return {**{k: _own_step(v, p) for k, v in step.items()}, **rest}
-        like = {"step": 0, **self.start(p, group)}
+        like = {"step": 0, **self.start(p._part, group)}
         # PyTorch's SGD counts no steps, and what it has saved are not the first ones.
         held = {"step": 1, **entry} if entry else entry
         return {
@@ -589,9 +592,9 @@ class Optimizer:
     ) -> Iterator[str]:
         if type(self).update is Optimizer.update:
             return  # it has a step, and so states, of its own
-        expected = {"step": 0, **self.start(p, group)}
+        expected = {"step": 0, **self.start(p._part, group)}
         for key, value in expected.items():
-            want = tuple(np.shape(value))
+            want = tuple(np.shape(_of_whole(value, p)))
             if key not in entry:
                 if key != "step":  # PyTorch's SGD has none
                     yield f"  missing     {name}.{key} {want}"
@@ -777,7 +780,12 @@ def _restored(value: Any, p: Tensor) -> Any:
     """A saved tensor for a parameter: its own copy, of its dtype and device."""
     if not isinstance(value, (Tensor, np.ndarray)):
         return _plain(value)
-    return _as_tensor(value).to(p.dtype).to(p.device).clone()
+    return p._part_of(_as_tensor(value)).to(p.dtype).to(p.device).clone()
+
+
+def _of_whole(value: Any, p: Tensor) -> Any:
+    """A state's value as of the whole parameter, of which this process has a part."""
+    return p._with_part(value) if isinstance(value, Tensor) else value
 
 
 def _as_tensor(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import operator
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -37,9 +38,13 @@ def get_total_norm(
     all_of = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not all_of:
         return tensor(0.0)
+    order = float(norm_type)
     with no_grad():
-        norms = [vector_norm(t, float(norm_type)) for t in all_of]
-        total = vector_norm(stack(norms), float(norm_type))
+        if 0 < order < math.inf and any(t._part is not t for t in all_of):
+            total = _norm_of_parts(all_of, order)
+        else:
+            norms = [vector_norm(t, order)._complete() for t in all_of]
+            total = vector_norm(stack(norms), order)
     if not error_if_nonfinite:
         return total
     return _require(
@@ -48,6 +53,12 @@ def get_total_norm(
         f"get_total_norm: the total norm of order {norm_type} is {{value}}; pass "
         "error_if_nonfinite=False to go on all the same",
     )
+
+
+def _norm_of_parts(tensors: list[Tensor], order: float) -> Tensor:
+    """The norm of tensors that processes share out, which meet once for all."""
+    powers = [(t.abs() ** order).sum() for t in tensors]
+    return functools.reduce(operator.add, powers)._complete() ** (1 / order)
 
 
 def clip_grad_norm_(
@@ -106,7 +117,8 @@ def clip_grads_with_norm_(
         scale = _clip_scale(float(max_norm), total_norm)
         if scale is not None:
             for g in _gradients(parameters):
-                g.mul_(scale.to(g.dtype) if isinstance(scale, Tensor) else scale)
+                factor = scale.to(g.dtype) if isinstance(scale, Tensor) else scale
+                g._part.mul_(factor)
 
 
 def _clip_scale(max_norm: float, total: Tensor) -> Any:

@@ -95,6 +95,16 @@ _ENVIRONMENT = {"environ", "environb", "getenv"}
 _CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
 
 
+def _is_of_run(value: Any) -> bool:
+    """Whether a tensor was made by the capture that runs."""
+    run = mode.capture
+    return (
+        issubclass(type(value), Tensor)
+        and value._interpreter is run is not None
+        and id(value) not in run.borrowed
+    )
+
+
 class _Group:
     """The items that were read of one dictionary or container."""
 
@@ -297,7 +307,7 @@ class Reads:
         self, value: Any, path: str, keys: tuple[Any, ...] = (), times: int = 1
     ) -> None:
         """Watch a value that comes from outside, by its kind."""
-        if id(value) in self.outside:
+        if id(value) in self.outside or _is_of_run(value):
             return
         if issubclass(type(value), Tensor):
             self.tensors.setdefault(path, value)
@@ -629,6 +639,8 @@ class Reads:
         return found
 
     def note(self, source: Any, key: Any, path: str, sized: bool = True) -> None:
+        if _is_of_run(source[key]):
+            return  # put there for a while: what it is made of is noted
         group = self.group(source, sized and type(source) in (dict, Members))
         if key not in group.values:
             group.values[key] = source[key]
