@@ -151,6 +151,7 @@ _LAZY = (
     "multiprocessing",
     "nested",
     "nn",
+    "onnx",
     "optim",
     "overrides",
     "profiler",
