@@ -31,6 +31,7 @@ _late.provide(
     native_body="compile.program.bodies:native_of",
     refusal="graph.symbol:refusal",
     numpy_protocol="numpy_protocol",
+    onnx="onnx",
     overrides="overrides",
     pool_code="compile.targets.cpu.pool_code",
     sparse="sparse",

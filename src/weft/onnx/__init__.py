@@ -1,7 +1,8 @@
 """``weft.onnx``: models in ONNX's format, read and written.
 
-``load`` gives a module, which runs, trains, compiles and is exported again. ``backend``
-is ONNX's own interface, by which its tests run. They need the package ``onnx``:
+``load`` gives a module, which runs, trains, compiles and is exported again;
+``export`` writes modules and functions. ``backend`` is ONNX's own interface, by which
+its tests run. They need the package ``onnx``:
 ``pip install 'weft[onnx]'``.
 """
 
@@ -9,9 +10,10 @@ import importlib
 from typing import Any
 
 from weft.onnx.errors import ModelError
+from weft.onnx.exporting import export
 from weft.onnx.model import Model, load
 
-__all__ = ["Model", "ModelError", "backend", "load"]
+__all__ = ["Model", "ModelError", "backend", "export", "load"]
 
 
 def __getattr__(name: str) -> Any:

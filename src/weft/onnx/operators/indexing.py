@@ -79,11 +79,12 @@ def scatter_nd(
     depth = index.shape[-1]
     rows = math.prod(x.shape[:depth])
     rest = tuple(x.shape[depth:])
-    flat = _flat(x.shape, index.reshape(-1, depth))
+    many = math.prod(index.shape[:-1])
+    flat = _flat(x.shape, index.reshape(many, depth))
     if depth == 0:
-        flat = weft.zeros(math.prod(index.shape[:-1]), dtype=weft.int64)
+        flat = weft.zeros(many, dtype=weft.int64)
     data = x.reshape(rows, math.prod(rest))
-    new = updates.reshape(-1, math.prod(rest))
+    new = updates.reshape(many, math.prod(rest))
     where = flat.unsqueeze(1).expand(new.shape)
     if reduction == "none":
         return weft.scatter(data, 0, where, new).reshape(x.shape)
