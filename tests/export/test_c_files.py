@@ -396,7 +396,7 @@ def test_refusals(tmp_path):
     wrong = {
         "changes lists": (writes, {"x": x}, "a.c", {}),
         "changes an argument": (changes, x, "a.c", {}),
-        "ends in .c": (nn.ReLU(), x, "a.onnx", {}),
+        "ends in .c": (nn.ReLU(), x, "a.pt", {}),
         "expected a path": (nn.ReLU(), x, None, {}),
         "'inside' or 'beside'": (nn.ReLU(), x, "a.c", {"weights": "far"}),
         "a dictionary of examples": ({"f": nn.ReLU()}, x, "a.c", {}),

@@ -14,10 +14,11 @@ import weft
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.export.programs import Programs, programs_of
+from weft.late import find
 from weft.serialization.atomic import replacing
 from weft.serialization.files import save
 
-TARGETS = {".c": "c"}
+TARGETS = {".c": "c", ".onnx": "onnx"}
 
 
 def write_artifact(
@@ -29,14 +30,15 @@ def write_artifact(
     dynamic_shapes: Any = None,
     weights: str = "inside",
 ) -> list[str]:
-    """Write a program as an artefact that runs without Python; gives its files.
+    """Write a program as an artefact that runs without Weft; gives its files.
 
     ``program`` is a module, a function, an exported, captured or loaded program, or a
     dictionary of several by the names of their entry points, which share their state;
     ``example`` has the arguments of modules and functions. ``path`` ends in what comes
-    out, unless ``target`` says it: ``.c`` is a C99 file and its header. ``weights`` are
-    ``"inside"`` or ``"beside"``, in a safetensors file. Sizes that ``dynamic_shapes``
-    names are open.
+    out, unless ``target`` says it: ``.c`` is a C99 file and its header, ``.onnx`` a
+    model for other libraries (see ``weft.onnx.export``). ``weights`` are ``"inside"``
+    or ``"beside"``, in a file of their own. Sizes that ``dynamic_shapes`` names are
+    open.
 
     >>> import os, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -58,9 +60,22 @@ def write_artifact(
         raise ArgumentError(
             f"export: expected weights='inside' or 'beside', got {weights!r}"
         )
+    if kind == "onnx":
+        return _write_onnx(program, example, place, dynamic_shapes, weights)
     entries = _entries(program, example)
     programs = programs_of(entries, dynamic_shapes)
     return _write_c(programs, place, _packed if weights == "beside" else None)
+
+
+def _write_onnx(
+    program: Any, example: Any, place: str, dynamic_shapes: Any, weights: str
+) -> list[str]:
+    beside = True if weights == "beside" else None
+    model = find("onnx").export(
+        program, example, place, dynamic_shapes=dynamic_shapes, external_data=beside
+    )
+    large = beside or any(one.data_location for one in model.graph.initializer)
+    return [place, f"{place}.data"] if large else [place]
 
 
 def _entries(program: Any, example: Any) -> dict[str, Any]:

@@ -99,8 +99,7 @@ _REASONS = {
     "torch.distributed.*": "it is a part of PyTorch's engines, or not there yet; the "
     "collectives of torch.distributed and DistributedDataParallel are",
     "torch.nn.DataParallel": "a batch is not shared among GPUs; call the module itself",
-    "torch.onnx.*": "Weft writes no ONNX files; torch.save(torch.compile(f), path) "
-    "keeps a program",
+    "torch.onnx.*": "torch.onnx.export writes ONNX files, and weft.onnx reads them",
     "torch.ao*": "Weft has no quantized tensors; use bfloat16, or int8 products with "
     "torch.mm(a, b, out_dtype=torch.int32)",
     "torch.quantization*": "Weft has no quantized tensors; use bfloat16",

@@ -1,0 +1,307 @@
+"""Classical models (``ai.onnx.ml``): linear models, scaling, trees."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import Tensor
+from weft.onnx.errors import ModelError
+from weft.onnx.registry import operator
+
+_DOMAIN = "ai.onnx.ml"
+
+
+def _post(scores: Tensor, kind: str) -> Tensor:
+    """Scores as probabilities."""
+    if kind == "LOGISTIC":
+        return weft.sigmoid(scores)
+    if kind == "SOFTMAX":
+        return weft.softmax(scores, -1)
+    if kind == "SOFTMAX_ZERO":
+        return weft.where(scores == 0, scores, weft.softmax(scores, -1))
+    if kind == "PROBIT":
+        return 2**0.5 * weft.erfinv(2 * scores - 1)
+    return scores
+
+
+def _row(values: Any) -> Tensor:
+    return weft.tensor(list(values), dtype=weft.float32)
+
+
+@operator("Binarizer", domain=_DOMAIN)
+def binarizer(x: Tensor, *, threshold: float = 0.0) -> Tensor:
+    """One above a threshold, else zero."""
+    return (x > threshold).to(x.dtype)
+
+
+@operator("Scaler", domain=_DOMAIN)
+def scaler(x: Tensor, *, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
+    """Columns moved and scaled."""
+    return (x.float() - _row(offset)) * _row(scale)
+
+
+@operator("Imputer", domain=_DOMAIN)
+def imputer(
+    x: Tensor, *, imputed_value_floats: Any = None, imputed_value_int64s: Any = None,
+    replaced_value_float: float = 0.0, replaced_value_int64: int = 0,
+) -> Tensor:  # fmt: skip
+    """One value of columns replaced by another."""
+    if x.dtype.is_floating_point:
+        new, old = _row(imputed_value_floats).to(x.dtype), replaced_value_float
+        hit = weft.isnan(x) if np.isnan(old) else x == old
+    else:
+        new = weft.tensor(list(imputed_value_int64s)).to(x.dtype)
+        hit = x == replaced_value_int64
+    return weft.where(hit, new, x)
+
+
+@operator("Normalizer", domain=_DOMAIN)
+def normalizer(x: Tensor, *, norm: str = "MAX") -> Tensor:
+    """Rows divided by their largest element, sum or length."""
+    x = x.float()
+    if norm == "MAX":
+        size = weft.amax(x.abs(), -1, keepdim=True)
+    elif norm == "L1":
+        size = x.abs().sum(-1, keepdim=True)
+    else:
+        size = weft.sqrt((x * x).sum(-1, keepdim=True))
+    return weft.where(size == 0, x, x / size)
+
+
+@operator("FeatureVectorizer", domain=_DOMAIN)
+def feature_vectorizer(*xs: Tensor, inputdimensions: Any = None) -> Tensor:
+    """Columns of some tensors, side by side."""
+    return weft.cat([x.float().reshape(x.shape[0], -1) for x in xs], 1)
+
+
+@operator("OneHotEncoder", domain=_DOMAIN)
+def one_hot_encoder(
+    x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1
+) -> Tensor:
+    """A vector for each category."""
+    if cats_int64s is None:
+        raise ModelError("categories that are strings are not supported")
+    return (x.long().unsqueeze(-1) == weft.tensor(list(cats_int64s))).float()
+
+
+@operator("LabelEncoder", domain=_DOMAIN)
+def label_encoder(
+    x: Tensor, *, keys_int64s: Any = None, values_int64s: Any = None,
+    keys_floats: Any = None, values_floats: Any = None, default_float: float = -0.0,
+    default_int64: int = -1, keys_tensor: Any = None, values_tensor: Any = None,
+    default_tensor: Any = None, keys_strings: Any = None, values_strings: Any = None,
+    default_string: str = "_Unused", classes_strings: Any = None,
+) -> Tensor:  # fmt: skip
+    """Keys replaced by values."""
+    values: Any
+    default: Any
+    texts = (keys_tensor, values_tensor)
+    if (keys_strings or values_strings or classes_strings
+            or any(t is not None and t.dtype.kind == "U" for t in texts)):  # fmt: skip
+        raise ModelError("labels that are strings are not supported")
+    keys = keys_int64s or keys_floats or keys_tensor.tolist()
+    if values_tensor is not None:
+        values = weft.from_numpy(values_tensor)
+        default = weft.from_numpy(default_tensor).reshape(())
+    elif values_int64s:
+        values, default = weft.tensor(list(values_int64s)), default_int64
+    else:
+        values, default = _row(values_floats), default_float
+    out = weft.zeros(x.shape, dtype=values.dtype) + default
+    for key, value in zip(keys, values, strict=True):
+        hit = weft.isnan(x) if key != key else x == weft.tensor(key).to(x.dtype)
+        out = weft.where(hit, value, out)
+    return out
+
+
+@operator("LinearRegressor", domain=_DOMAIN)
+def linear_regressor(
+    x: Tensor, *, coefficients: Any, intercepts: Any = None,
+    post_transform: str = "NONE", targets: int = 1,
+) -> Tensor:  # fmt: skip
+    """Sums of weighted columns."""
+    y = x.float() @ _row(coefficients).reshape(targets, -1).T
+    return _post(y if intercepts is None else y + _row(intercepts), post_transform)
+
+
+@operator("LinearClassifier", domain=_DOMAIN)
+def linear_classifier(
+    x: Tensor, *, coefficients: Any, intercepts: Any = None, multi_class: int = 0,
+    post_transform: str = "NONE", classlabels_ints: Any = None,
+    classlabels_strings: Any = None,
+) -> Any:  # fmt: skip
+    """The class of the largest weighted sum, and all sums."""
+    labels = _labels(classlabels_ints, classlabels_strings)
+    rows = len(coefficients) // x.shape[-1]
+    y = x.float() @ _row(coefficients).reshape(rows, -1).T
+    y = y if intercepts is None else y + _row(intercepts)
+    return _classified(y, labels, post_transform)
+
+
+def _labels(ints: Any, strings: Any) -> list[int]:
+    if not ints:
+        raise ModelError("labels that are strings are not supported")
+    return list(ints)
+
+
+def _classified(y: Tensor, labels: list[int], post: str) -> tuple[Tensor, Tensor]:
+    if y.shape[-1] == 1 and len(labels) == 2:
+        place = (y[:, 0] > (0.5 if post == "NONE" else 0)).long()
+        positive = _post(y, "NONE" if post == "SOFTMAX" else post)
+        rest = 1 - positive if post == "LOGISTIC" else -positive
+        scores = weft.cat([rest, positive], 1)
+        if post == "SOFTMAX":
+            scores = weft.softmax(scores, -1)
+    else:
+        place, scores = weft.argmax(y, -1), _post(y, post)
+    return weft.tensor(labels)[place], scores
+
+
+_COMPARE: dict[str, Any] = {
+    "BRANCH_LEQ": weft.le, "BRANCH_LT": weft.lt, "BRANCH_GTE": weft.ge,
+    "BRANCH_GT": weft.gt, "BRANCH_EQ": weft.eq, "BRANCH_NEQ": weft.ne,
+}  # fmt: skip
+
+
+def _leaves(
+    x: Tensor, roots: list[int], modes: list[str], features: Any, values: Any,
+    yes: Any, no: Any, missing: Any,
+) -> Tensor:  # fmt: skip
+    """The node (B, trees) at which each example leaves each tree."""
+    count = len(modes)
+    if not all(0 <= k < count for k in (*roots, *yes, *no)):
+        raise ModelError("a tree has branches to nodes that are not there")
+    unknown = set(modes) - {*_COMPARE, "LEAF"}
+    if unknown:
+        raise ModelError(f"a tree has nodes of unknown modes {sorted(unknown)}")
+    depth = _depth(roots, modes, yes, no)
+    at = weft.tensor(roots).unsqueeze(0).expand(x.shape[0], -1)
+    columns, cuts = weft.tensor(list(features)), weft.tensor(list(values)).to(x.dtype)
+    left, right = weft.tensor(list(yes)), weft.tensor(list(no))
+    follows = weft.tensor([bool(m) for m in missing] or [False] * count)
+    rules = sorted(set(modes) - {"LEAF"})
+    kinds = weft.tensor([rules.index(m) if m != "LEAF" else -1 for m in modes])
+    for _ in range(depth):
+        value, cut, kind = weft.gather(x, 1, columns[at]), cuts[at], kinds[at]
+        goes = weft.isnan(value) & follows[at]
+        for k, rule in enumerate(rules):
+            goes = goes | ((kind == k) & _COMPARE[rule](value, cut))
+        at = weft.where(kind < 0, at, weft.where(goes, left[at], right[at]))
+    return at
+
+
+def _depth(roots: list[int], modes: list[str], yes: Any, no: Any) -> int:
+    """The most branches on a way; trees without an end are refused."""
+    level, depth = set(roots), 0
+    while True:
+        level = {k for n in level if modes[n] != "LEAF" for k in (yes[n], no[n])}
+        if not level:
+            return depth
+        depth += 1
+        if depth > len(modes):
+            raise ModelError("a tree has branches that come back to a node")
+
+
+def _ensemble(
+    x: Tensor, ids: Any, trees: Any, modes: Any, features: Any, values: Any, yes: Any,
+    no: Any, missing: Any, weights: Any, outputs: int, aggregate: str, base: Any,
+) -> Tensor:  # fmt: skip
+    place = {key: k for k, key in enumerate(zip(trees, ids, strict=True))}
+    roots = [place[tree, 0] for tree in dict.fromkeys(trees)]
+    jump = lambda targets: [  # noqa: E731
+        place.get((tree, t), 0) if mode != "LEAF" else 0
+        for tree, t, mode in zip(trees, targets, modes, strict=True)
+    ]
+    table = np.zeros((len(modes), outputs), np.float32)
+    for tree, node, column, weight in zip(*weights, strict=True):
+        table[place[tree, node], column] += weight
+    at = _leaves(x, roots, list(modes), features, values, jump(yes), jump(no),
+                 missing or ())  # fmt: skip
+    found = weft.from_numpy(table)[at]  # (B, trees, outputs)
+    if aggregate == "MIN":
+        y = weft.amin(found, 1)
+    elif aggregate == "MAX":
+        y = weft.amax(found, 1)
+    else:
+        y = found.sum(1)
+        y = y / len(roots) if aggregate == "AVERAGE" else y
+    return y if base is None else y + _row(base)
+
+
+@operator("TreeEnsembleRegressor", domain=_DOMAIN)
+def tree_ensemble_regressor(
+    x: Tensor, *, nodes_nodeids: Any, nodes_treeids: Any, nodes_modes: Any,
+    nodes_featureids: Any, nodes_values: Any, nodes_truenodeids: Any,
+    nodes_falsenodeids: Any, target_ids: Any, target_nodeids: Any, target_treeids: Any,
+    target_weights: Any, nodes_missing_value_tracks_true: Any = None,
+    nodes_hitrates: Any = None, aggregate_function: str = "SUM",
+    base_values: Any = None, n_targets: int = 1, post_transform: str = "NONE",
+) -> Tensor:  # fmt: skip
+    """The sums of the leaves that examples come to."""
+    weights = (target_treeids, target_nodeids, target_ids, target_weights)
+    y = _ensemble(x, nodes_nodeids, nodes_treeids, nodes_modes, nodes_featureids,
+                  nodes_values, nodes_truenodeids, nodes_falsenodeids,
+                  nodes_missing_value_tracks_true, weights, n_targets,
+                  aggregate_function, base_values)  # fmt: skip
+    return _post(y, post_transform)
+
+
+@operator("TreeEnsembleClassifier", domain=_DOMAIN)
+def tree_ensemble_classifier(
+    x: Tensor, *, nodes_nodeids: Any, nodes_treeids: Any, nodes_modes: Any,
+    nodes_featureids: Any, nodes_values: Any, nodes_truenodeids: Any,
+    nodes_falsenodeids: Any, class_ids: Any, class_nodeids: Any, class_treeids: Any,
+    class_weights: Any, nodes_missing_value_tracks_true: Any = None,
+    nodes_hitrates: Any = None, base_values: Any = None, post_transform: str = "NONE",
+    classlabels_int64s: Any = None, classlabels_strings: Any = None,
+) -> Any:  # fmt: skip
+    """The class with most in the leaves that examples come to, and all sums."""
+    labels = _labels(classlabels_int64s, classlabels_strings)
+    single = len(labels) == 2 and len(set(class_ids)) == 1
+    columns = [0 if single else c for c in class_ids]
+    weights = (class_treeids, class_nodeids, columns, class_weights)
+    y = _ensemble(x, nodes_nodeids, nodes_treeids, nodes_modes, nodes_featureids,
+                  nodes_values, nodes_truenodeids, nodes_falsenodeids,
+                  nodes_missing_value_tracks_true, weights,
+                  1 if single else len(labels), "SUM", base_values)  # fmt: skip
+    if not single:
+        return weft.tensor(labels)[weft.argmax(y, -1)], _post(y, post_transform)
+    place = (y[:, 0] > (0.5 if post_transform == "NONE" else 0)).long()
+    one = _post(y, post_transform)
+    return weft.tensor(labels)[place], weft.cat([1 - one, one], 1)
+
+
+@operator("TfIdfVectorizer")
+def tf_idf_vectorizer(
+    x: Tensor, *, max_gram_length: int, max_skip_count: int, min_gram_length: int,
+    mode: str, ngram_counts: Any, ngram_indexes: Any, pool_int64s: Any = None,
+    pool_strings: Any = None, weights: Any = None,
+) -> Tensor:  # fmt: skip
+    """How often each of some n-grams of whole numbers is in a row."""
+    if pool_int64s is None:
+        raise ModelError("n-grams of strings are not supported")
+    ends = [*ngram_counts, len(pool_int64s)]
+    columns, place = {}, 0
+    for size, (start, end) in enumerate(itertools.pairwise(ends), 1):
+        for at in range(start, end, size):
+            columns[pool_int64s[at : at + size]] = ngram_indexes[place]
+            place += 1
+    rows = x.reshape(-1, x.shape[-1]).tolist()
+    counts = np.zeros((len(rows), max(ngram_indexes) + 1), np.float32)
+    for row, count in zip(rows, counts, strict=True):
+        for size in range(min_gram_length, max_gram_length + 1):
+            for step in range(1, (1 if size == 1 else max_skip_count + 1) + 1):
+                for start in range(len(row) - (size - 1) * step):
+                    gram = tuple(row[start : start + (size - 1) * step + 1 : step])
+                    if gram in columns:
+                        count[columns[gram]] += 1
+    share = np.ones(counts.shape[1], np.float32)
+    if weights is not None and mode != "TF":
+        share[list(ngram_indexes)] = weights
+    counts = (counts > 0) * share if mode == "IDF" else counts * share
+    found = weft.from_numpy(counts.astype(np.float32))
+    return found.reshape(*x.shape[:-1], counts.shape[1])

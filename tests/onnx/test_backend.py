@@ -1,0 +1,68 @@
+"""ONNX's own tests of operators, run on Weft: those that fail are listed, exactly."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+
+import onnx
+import weft
+from weft.onnx import backend
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def tool():
+    path = ROOT / "tools" / "onnx_backend.py"
+    spec = importlib.util.spec_from_file_location("onnx_backend", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOL = tool()
+
+
+@pytest.fixture(scope="module")
+def reasons():
+    """Why each of ONNX's tests fails; nothing where it passes."""
+    return {case.name: TOOL.run(case, backend.prepare) for case in CASES}
+
+
+CASES = TOOL.cases()
+INSIDE = {case.name for case in CASES if not TOOL.outside(case)}
+
+
+def test_the_exceptions_are_those_that_fail(reasons):
+    failed = {name for name in INSIDE if reasons[name]}
+    assert failed == {name for name in TOOL.EXCEPTIONS if name in reasons}
+
+
+def test_nearly_all_tests_of_numbers_pass(reasons):
+    passed = [name for name in INSIDE if not reasons[name]]
+    assert len(passed) >= 0.95 * len(INSIDE) > 1000
+
+
+def test_other_types_are_refused_with_an_error_of_their_own(reasons):
+    others = {name: why for name, why in reasons.items() if why and name not in INSIDE}
+    assert len(others) > 100
+    kinds = {why.partition(":")[0] for why in others.values()}
+    assert kinds == {"ModelError", "DTypeError"}
+
+
+def test_run_node_and_questions():
+    node = onnx.helper.make_node("Add", ["a", "b"], ["c"])
+    a, b = np.ones(3, np.float32), np.arange(3, dtype=np.float32)
+    assert backend.run_node(node, [a, b])[0].tolist() == [1, 2, 3]
+    assert backend.supports_device("CPU")
+    assert not backend.supports_device("CUDA")
+    model = CASES[0].model
+    assert backend.is_compatible(model)
+    bad = onnx.helper.make_node("Unheard", ["x"], ["y"])
+    value = onnx.helper.make_tensor_value_info("x", 1, [1])
+    out = onnx.helper.make_tensor_value_info("y", 1, [1])
+    graph = onnx.helper.make_graph([bad], "g", [value], [out])
+    assert not backend.is_compatible(onnx.helper.make_model(graph))
+    with pytest.raises(weft.onnx.ModelError, match="device CPU"):
+        backend.prepare(model, "CUDA")
