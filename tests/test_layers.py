@@ -22,7 +22,7 @@ ORDER = (
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
     "accelerator", "backends", "futures", "distributed", "multiprocessing",
     "overrides", "nested", "hub", "kernels", "library", "compiler", "jit", "fx",
-    "export", "profiler", "vision", "torch", "cli",
+    "quantization", "export", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 

@@ -112,6 +112,8 @@ def _narrow_product(
     kind: str, arrays: Sequence[ndarray], params: dict[str, Any]
 ) -> Any:
     """A product of short elements: summed in wide ones, rounded unless ``dtype`` is."""
+    if kind == "weight_only":
+        return None
     (x, y), dtype = arrays, params.get("dtype")
     name = kind_name(x.dtype.name, y.dtype.name)
     wide = RESULTS.get(name)
