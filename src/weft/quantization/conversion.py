@@ -132,7 +132,7 @@ def quantizable(model: Module, skip: Collection[str] = ()) -> dict[str, Module]:
     """The layers that are replaced, by name; a shared one under its first name.
 
     >>> list(weft.quantization.quantizable(weft.models.MLP([4, 3, 2])))
-    ['layers.0', 'layers.2']
+    ['layers.0', 'layers.1']
     """
     kinds = (Linear, *CONVOLUTIONS, Embedding)
     every = dict(model.named_modules())
