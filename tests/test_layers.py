@@ -22,7 +22,8 @@ ORDER = (
     "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
     "accelerator", "backends", "futures", "distributed", "multiprocessing",
     "overrides", "nested", "hub", "kernels", "library", "compiler", "jit", "fx",
-    "export", "onnx", "language", "serve", "profiler", "vision", "torch", "cli",
+    "quantization", "export", "onnx", "language", "serve", "profiler", "vision",
+    "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 

@@ -157,6 +157,7 @@ _LAZY = (
     "optim",
     "overrides",
     "profiler",
+    "quantization",
     "random",
     "return_types",
     "runtime",
@@ -203,6 +204,7 @@ _LAZY_NAMES = {
     "load": "serialization",
     "map": "graph.control",
     "plan": "compile.recompute.prediction",
+    "quantize": "quantization",
     "save": "serialization",
     "scan": "graph.control",
     "set_memory_limit": "memory",
@@ -277,6 +279,7 @@ if _TYPE_CHECKING:
     from weft.printing import set_printoptions
     from weft.compile.recompute.prediction import plan
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop
+    from weft.quantization import quantize
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.sparse import (

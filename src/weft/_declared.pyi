@@ -226,6 +226,8 @@ from weft.ops.products import mv as mv
 from weft.ops.products import outer as outer
 from weft.ops.products import tensordot as tensordot
 from weft.ops.products import vdot as vdot
+from weft.ops.quantized import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+from weft.ops.quantized import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
 from weft.ops.random import bernoulli as bernoulli
 from weft.ops.random import get_rng_state as get_rng_state
 from weft.ops.random import initial_seed as initial_seed

@@ -70,6 +70,7 @@ ATTENTION = ("attention", "attention_backward")
 CALLS_IN = {
     **dict.fromkeys((*PRODUCTS, *ATTENTION), EXACT | HALF),
     "matmul": {"bool", "i16", "i32", "i64", "u16", "u32", "u64"},
+    "weight_only_matmul": HALF | {"f64"},  # a program of others, elsewhere
 }
 # records that promise another dtype than their evaluation gives: not run in these
 BROKEN: dict[str, set[str]] = {}
@@ -89,7 +90,9 @@ APPROXIMATE = dict.fromkeys(
     4,
 )  # fmt: skip
 # Added up in another order: units of the last place of the sum of absolute values.
-REORDERED = dict.fromkeys(("sum", "prod", "wide_matmul", *PRODUCTS), 4)
+REORDERED = dict.fromkeys(
+    ("sum", "prod", "wide_matmul", "weight_only_matmul", *PRODUCTS), 4
+)
 # Sums by weights that are exponentials of scores, whose rounding they magnify: units
 # of the last place of the largest value, times the largest score.
 WEIGHTED = dict.fromkeys(ATTENTION, 4)
@@ -133,6 +136,10 @@ def near(case, got):
 
 def size_of(case):
     """What the operator makes of absolute values."""
+    if case.op.name == "weight_only_matmul":  # bytes stand for numbers with signs
+        x, weight, scale = case.args
+        eye = np.eye(x.shape[1])
+        return np.abs(x) @ np.abs(case.op.eval(eye, weight, scale, **case.params))
     arrays = [np.abs(a.astype(np.complex128)) for a in case.args]
     return case.op.eval(*arrays, **case.params)
 
@@ -388,7 +395,7 @@ def indexed_cases():
     for name, op in OPS.items():
         for case in cases_of(op):
             kinds = [a.dtype.kind for a in case.arrays]
-            places = [k for k, kind in enumerate(kinds) if kind == "i"]
+            places = [k for k, a in enumerate(case.arrays) if a.dtype == np.int64]
             if case.dtype is dtypes.float32 and places and "f" in kinds:
                 yield name, case, places
 

@@ -170,13 +170,15 @@ class Library(Record):
 
     ``operands`` names the inputs of an operator that takes any number of them.
     ``composed`` is the same function of tensors, made of other operators: for targets
-    whose library lacks it.
+    whose library lacks it. With ``expands``, every target has it for what its library
+    lacks.
     """
 
     family: str
     kind: str
     operands: tuple[str, ...] = ()
     composed: Callable[..., Any] | None = None
+    expands: bool = False
 
 
 def cast_element(k: Any, value: Any, dtype: DType) -> Any:

@@ -74,6 +74,10 @@ declare_later(
 )  # fmt: skip
 declare_later("weft.spectrogram", "istft stft")
 declare_later(
+    "weft.ops.quantized",
+    "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine", methods="",
+)  # fmt: skip
+declare_later(
     "weft.ops.windows",
     "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     methods="",
@@ -140,7 +144,7 @@ define_later(
     "weft.ops.gamma_functions", "weft.ops.gamma_sampling",
     "weft.ops.cylinder_functions",
     "weft.ops.incomplete_gamma", "weft.ops.polynomials", "weft.ops.searching",
-    "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
+    "weft.ops.fourier", "weft.ops.pooling", "weft.ops.quantized", "weft.ops.resample",
     "weft.ops.sparse_products",
 )  # fmt: skip
 

@@ -26,6 +26,7 @@ from weft.compile.targets.cpu.matmul.arrays import (
     matmul_arrays,
 )
 from weft.compile.targets.cpu.matmul.kinds import RESULTS
+from weft.compile.targets.cpu.matmul.weight_only import multiply
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.config import config
 from weft.core.lowering import Library
@@ -111,7 +112,13 @@ def _gemm(code: str, few: bool) -> Gemm:
 def _narrow_product(
     kind: str, arrays: Sequence[ndarray], params: dict[str, Any]
 ) -> Any:
-    """A product of short elements: summed in wide ones, rounded unless ``dtype`` is."""
+    """A product of short elements: summed in wide ones, rounded unless ``dtype`` is.
+
+    With packed weights, it is one of float32.
+    """
+    if kind == "weight_only":
+        x, weight, scale = arrays
+        return multiply(x, weight, scale, **params)
     (x, y), dtype = arrays, params.get("dtype")
     name = kind_name(x.dtype.name, y.dtype.name)
     wide = RESULTS.get(name)

@@ -3,7 +3,8 @@
     %y = conv(%x, %w, …)      →      %y/im2col = im2col(%x, …)
                                      %y/matmul = matmul(%w, %y/im2col)
 
-A target says that it wants this (``composes_library``). For others, half types become
+A target says that it wants this (``composes_library``), or an operator's record does
+(``expands``). For others, half types become
 float32 around the operator; what their library lacks then, the host computes.
 """
 
@@ -43,12 +44,17 @@ def expand_library(graph: Graph) -> Graph:
     lacking = {
         node: make
         for node in graph.nodes
-        if (make := written_out(node)) and not target.library_call(node)
+        if (make := _always(node) or written_out(node))
+        and not target.library_call(node)
     }
     other = any(n.op in STRUCTURAL.values() and n.op not in _KNOWN for n in graph.nodes)
     if not lacking or other or any(n.after for n in graph.nodes):
         return graph
     return _rebuilt(graph, lacking)
+
+
+def _always(node: Node) -> Any:
+    return _composed(node) if getattr(node.op.lower, "expands", False) else None
 
 
 def _composed(node: Node) -> Any:

@@ -237,6 +237,15 @@ class ControlFlow:
 
 
 @dataclass(frozen=True)
+class WeightOnly:
+    """Few rows times packed weights."""
+
+    rows: int = 64  # for more, weights are worth unpacking to memory
+    task_rows: int = 32  # of the weights, a multiple of those multiplied at a time
+    serial: int = 1 << 17  # bytes of weights, times rows, that are not worth sharing
+
+
+@dataclass(frozen=True)
 class CpuCostModel:
     """The thresholds of a CPU, by area."""
 
@@ -254,6 +263,7 @@ class CpuCostModel:
     winograd: Winograd = Winograd()
     attention: Attention = Attention()
     control_flow: ControlFlow = ControlFlow()
+    weight_only: WeightOnly = WeightOnly()
     stored_executable: int = 64 << 20  # bytes: an eighth of the cache on disk
 
 

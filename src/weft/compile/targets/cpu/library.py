@@ -25,10 +25,14 @@ from weft.compile.targets.cpu.matmul.call import (
     product_kind,
     usual_shape,
 )
+from weft.compile.targets.cpu.matmul.weight_only import WeightOnly, is_weight_only
+from weft.compile.targets.cpu.matmul.weight_only import compiled as weight_only_code
 from weft.compile.targets.cpu.object_code import Library
 from weft.graph.ir import Graph, Node
 
-LIBRARY: tuple[type[LibraryCall], ...] = (Product, Convolution, Attention, ControlFlow)
+LIBRARY: tuple[type[LibraryCall], ...] = (
+    Product, WeightOnly, Convolution, Attention, ControlFlow
+)  # fmt: skip
 
 
 def library_call_of(node: Node) -> type[LibraryCall] | None:
@@ -51,6 +55,8 @@ def start_library(graph: Graph, isa: Isa, *, pack_weights: bool) -> None:
             product_code(kind, isa, usual_shape(node), few).start()
         elif is_convolution(node):
             convolution_code(node.dtype.name, isa).start()
+        elif is_weight_only(node):
+            weight_only_code.start(node.params["bits"], isa)
         elif is_attention(node):
             code = attention_code(node.inputs[0].dtype.name, isa)
             code.start(usual_function(node))
@@ -64,6 +70,8 @@ def address_of(symbol: Symbol, libraries: Mapping[str, Library], isa: Isa) -> in
         return driver().library.address(symbol.name)
     if symbol.kind == "gemm":
         return named(symbol.of, isa).library.address(symbol.name)
+    if symbol.kind == "weight_only":
+        return weight_only_code(int(symbol.of), isa).address(symbol.name)
     if symbol.kind == "conv":
         return convolution_code(symbol.of, isa).address(symbol.name)
     return attention_code(symbol.of, isa).address(symbol.name)

@@ -1,0 +1,80 @@
+"""Products of few rows with packed weights: values, bits, threads, instruction sets."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.compile.targets.cpu.matmul.weight_only import multiply
+from weft.compile.targets.cpu.object_code import host_isa
+from weft.ops import quantized as records
+from weft.quantization.numbers import grouped, symmetric
+
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def eager_kernels(monkeypatch):
+    monkeypatch.setattr(weft.config, "eager_kernels", True)
+
+
+def packed(n, k, bits, group=64):
+    rows = RNG.standard_normal((n, k)).astype(np.float32)
+    if bits == 4:
+        return grouped(rows, group)
+    numbers, scale = symmetric(rows)
+    if k % 2 == 0:  # two scales a row
+        scale = np.stack([scale, 2 * scale], 1)
+    return numbers, scale.reshape(n, -1)
+
+
+@pytest.mark.parametrize("level", ["sse4", "avx2", None])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_products_of_packed_weights(level, bits):
+    for m, n, k, group in (
+        (1, 8, 64, 64), (2, 9, 128, 64), (3, 70, 100, 64), (7, 33, 33, 32),
+        (16, 5, 7, 16), (1, 1, 1, 2), (4, 40, 260, 128),
+    ):  # fmt: skip
+        x = RNG.standard_normal((m, k)).astype(np.float32)
+        weight, scale = packed(n, k, bits, group)
+        found = multiply(x, weight, scale, bits, host_isa(level))
+        wide = records._dequantized_array(weight, scale.astype(float), k, bits)
+        np.testing.assert_allclose(found, x.astype(float) @ wide.T, rtol=0, atol=3e-5)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_do_not_depend_on_others_and_compiled_bits_are_eager_ones(bits):
+    weight, scale = map(weft.tensor, packed(130, 200, bits))
+    x = weft.tensor(RNG.standard_normal((9, 200)).astype(np.float32))
+
+    def product(x):
+        return records.weight_only_matmul_op(x, weight, scale, bits=bits)
+
+    whole = product(x)
+    for rows in (1, 2, 3, 5, 8):
+        assert weft.equal(product(x[:rows]), whole[:rows])
+    compiled = weft.compile(product)
+    for rows in (9, 1):
+        for _ in range(3):
+            assert weft.equal(compiled(x[:rows]), whole[:rows])
+    assert [str(call.node.op) for call in compiled.explain().programs[0].lowered.steps
+            if hasattr(call, "node")] == ["<op weight_only_matmul>"]  # fmt: skip
+
+
+def test_many_rows_and_other_dtypes_are_other_operators():
+    weight, scale = map(weft.tensor, packed(6, 32, 4))
+    for dtype, rows in ((weft.float64, 2), (weft.float32, 200)):
+        x = weft.tensor(RNG.standard_normal((rows, 32))).to(dtype)
+        product = lambda x, s: records.weight_only_matmul_op(x, weight, s, bits=4)
+        found = weft.compile(product)(x, scale.to(dtype))
+        wide = records.dequantized(weight, scale.double(), size=32, bits=4)
+        wanted = x.double() @ wide.T
+        assert np.allclose(found.numpy(), wanted.numpy(), atol=1e-4)
+
+
+def test_operands_that_are_views_are_copied():
+    weight, scale = map(weft.tensor, packed(12, 32, 8))
+    x = weft.tensor(RNG.standard_normal((32, 3)).astype(np.float32))
+    product = lambda x: records.weight_only_matmul_op(
+        x.t(), weight[::2], scale[::2], bits=8
+    )
+    assert weft.equal(weft.compile(product)(x), product(x))
