@@ -44,10 +44,10 @@ def c_file(
     Operators that C lacks are an error that names all of them.
     """
     made = [lowered(program.graph) for program in programs]
-    _check([node for one in made for node in refused(one)])
+    refuse([node for one in made for node in refused(one)])
     with targets.compiling_for(C):
         layouts = [lay_out(one, {}) for one in made]
-        _check([node for layout in layouts for node in refused_for(layout)])
+        refuse([node for layout in layouts for node in refused_for(layout)])
         entries = [
             Entry(p.name, one.graph, open_sizes(p.graph), p.ranges, p.outputs,
                   p.state, one, layout)
@@ -57,7 +57,8 @@ def c_file(
         return write_file(name, entries, held, pack=pack, made_of=made_of)
 
 
-def _check(nodes: Sequence[Any]) -> None:
+def refuse(nodes: Sequence[Any], what: str = "C") -> None:
+    """Raise an error that names all nodes that cannot be exported, if there are any."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         lines = found.setdefault(node.op.name, [])
@@ -67,6 +68,6 @@ def _check(nodes: Sequence[Any]) -> None:
     if found:
         text = "\n".join(f"  {op}: {'; '.join(lines)}" for op, lines in found.items())
         raise ArgumentError(
-            "export: C has no form of these operators, for these dtypes and shapes; "
-            f"compute them outside the program, or in another way:\n{text}"
+            f"export: {what} has no form of these operators, for these dtypes and "
+            f"shapes; compute them outside the program, or in another way:\n{text}"
         )
