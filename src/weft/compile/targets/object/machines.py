@@ -7,10 +7,13 @@ A machine has an instruction set for each level of its CPUs that code is made fo
 
 from __future__ import annotations
 
+import functools
 import platform
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import llvmlite.binding as llvm
 
 from weft.compile.emit.isa import Isa
 from weft.compile.targets.cpu.object_code import LEVELS, host_isa
@@ -94,6 +97,7 @@ def machine_of(name: str, cpu: str | Sequence[str] | None) -> Machine:
         raise ArgumentError(
             f"export: expected one of the machines {', '.join(_TRIPLES)}, got {name!r}"
         )
+    _initialize()
     cpus = [cpu] if cpu is None or isinstance(cpu, str) else list(cpu)
     if not cpus:
         raise ArgumentError("export: expected a CPU, got none")
@@ -105,6 +109,14 @@ def machine_of(name: str, cpu: str | Sequence[str] | None) -> Machine:
         )
     return Machine(name, sorted(isas, key=lambda isa: list(_X86).index(isa.cpu))
                    if len(isas) > 1 else isas)  # fmt: skip
+
+
+@functools.cache
+def _initialize() -> None:
+    """Let LLVM make code for all machines, and read the assembly of this one."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
 
 
 def _isa(name: str, cpu: str | None) -> Isa:
