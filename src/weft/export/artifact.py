@@ -19,7 +19,11 @@ from weft.serialization.files import save
 
 OBJECTS = (".o", ".obj")
 # The machines that libraries are for, by their suffixes; None is this one.
-LIBRARIES = {".so": None, ".dll": "x86_64-windows", ".dylib": "aarch64-macos"}
+LIBRARIES = {
+    ".so": None, ".dll": "x86_64-windows", ".dylib": "aarch64-macos", ".wasm": "wasm32",
+    ".html": "wasm32",
+}  # fmt: skip
+_PAGES = {".wasm": ".html"}  # which have a library in them
 SUFFIXES = (".c", *OBJECTS, *LIBRARIES)
 
 
@@ -33,6 +37,7 @@ def write_artifact(
     threads: int | None = None,
     dynamic_shapes: Any = None,
     weights: str = "inside",
+    vocabulary: str | None = None,
 ) -> list[str]:
     """Write a program as an artefact that runs without Python; gives its files.
 
@@ -40,8 +45,10 @@ def write_artifact(
     dictionary of several by the names of their entry points, which share their state;
     ``example`` has the arguments of modules and functions. What ``path`` ends in comes
     out: ``.c`` is a C99 file, ``.o`` object code, ``.so``, ``.dll`` and ``.dylib`` a
-    library, each with its header. ``weights`` are ``"inside"`` or ``"beside"``, in a
-    safetensors file. Sizes that ``dynamic_shapes`` names are open.
+    library, each with its header; ``.wasm`` is a module with its script, and ``.html``
+    a page to draw on, or to write in with the letters of a ``vocabulary``. ``weights``
+    are ``"inside"`` or ``"beside"``, in a safetensors file. Sizes that
+    ``dynamic_shapes`` names are open.
 
     Machine code is for this machine, or for another ``target`` such as
     ``"aarch64-linux"``; for this CPU, or for one that ``cpu`` names; of several levels
@@ -77,12 +84,19 @@ def write_artifact(
             f"export: expected weights='inside' or 'beside', got {weights!r}"
         )
     entries = _entries(program, example)
+    if vocabulary is not None and suffix != ".html":
+        raise ArgumentError("export: 'vocabulary' is an option of pages ('.html')")
+    if weights == "beside" and machine is not None and machine.family == "wasm32":
+        raise ArgumentError(
+            "export: weights beside need files, which WebAssembly has not; expected "
+            "weights='inside'"
+        )
     programs = programs_of(entries, dynamic_shapes)
     pack = _packed if weights == "beside" else None
     files = (
         _c_files(programs, place, pack)
         if machine is None
-        else _object_files(programs, place, pack, machine, most)
+        else _object_files(programs, place, pack, machine, most, vocabulary)
     )
     return _written(files)
 
@@ -92,10 +106,10 @@ def _machine(suffix: str, target: Any, cpu: Any, threads: Any) -> tuple[Any, int
     from weft.compile.targets.object.machines import host_name, machine_of
 
     machine = machine_of(target or LIBRARIES.get(suffix) or host_name(), cpu)
-    if suffix in LIBRARIES and suffix != machine.library_suffix:
+    wanted = machine.library_suffix
+    if suffix in LIBRARIES and suffix not in (wanted, _PAGES.get(wanted)):
         raise ArgumentError(
-            f"export: libraries for {machine.name} end in {machine.library_suffix}, "
-            f"got {suffix}"
+            f"export: libraries for {machine.name} end in {wanted}, got {suffix}"
         )
     usual = weft.get_num_threads() if machine.is_host and machine.has_threads else 1
     most = usual if threads is None else threads
@@ -138,10 +152,17 @@ def _c_files(programs: Programs, place: str, pack: Any) -> dict[str, bytes]:
 
 
 def _object_files(
-    programs: Programs, place: str, pack: Any, machine: Any, threads: int
+    programs: Programs,
+    place: str,
+    pack: Any,
+    machine: Any,
+    threads: int,
+    vocabulary: str | None,
 ) -> dict[str, bytes]:
     from weft.compile.targets.object.compiled import object_file
+    from weft.compile.targets.object.javascript import script
     from weft.compile.targets.object.link import linked
+    from weft.compile.targets.object.page import page
 
     stem, suffix = os.path.splitext(place)
     name, entries = os.path.basename(stem), programs.entries
@@ -152,6 +173,11 @@ def _object_files(
     code = made.code
     if suffix not in OBJECTS:
         code = linked(code, machine, made.public, os.path.basename(place))
+    if suffix == ".html":
+        text = page(made.interface, made.most, code, vocabulary)
+        return {place: text.encode()}
+    if suffix == ".wasm":
+        return {place: code, f"{stem}.js": script(made.interface, made.most).encode()}
     files = {place: code, f"{stem}.h": made.header.encode()}
     return files | _beside(stem, made.weights)
 

@@ -39,7 +39,13 @@ from weft.compile.targets.object.glue import (
 )
 from weft.compile.targets.object.image import Constants, Image
 from weft.compile.targets.object.machines import Machine
-from weft.compile.targets.object.modules import Functions, Unit, bitcode, joined
+from weft.compile.targets.object.modules import (
+    Functions,
+    Unit,
+    bitcode,
+    joined,
+    layout_of,
+)
 from weft.compile.targets.object.pool import pool_module
 from weft.compile.targets.object.target import ObjectTarget
 from weft.core.size import Size
@@ -59,6 +65,8 @@ class ObjectFile(NamedTuple):
     code: bytes
     weights: bytes
     public: list[str]
+    interface: Interface
+    most: int  # bytes of memory that are enough for all sizes
 
 
 def object_file(
@@ -240,7 +248,13 @@ class _File:
         )  # fmt: skip
         public = sorted(self._public())
         code = self._code(glue, public)
-        return ObjectFile(interface.header(self._least()), code, packed, public)
+        needs = [
+            self._need(s) for level in self.sets for some in level for s in some if s
+        ]
+        return ObjectFile(
+            interface.header(self._least()), code, packed, public, interface,
+            max(self._least(), *needs),
+        )  # fmt: skip
 
     def _public(self) -> Iterator[str]:
         name, interface = self.interface.name, self.interface
@@ -327,7 +341,7 @@ class _File:
         parts: list[bytes | str]
         with ThreadPoolExecutor(thread_limit().threads) as workers:
             parts = list(workers.map(bitcode, made, wanted))
-        parts.append(constants_module(isa, mark, len(data)))
+        parts.append(constants_module(isa, layout_of(isa), mark, len(data)))
         code = joined(parts, public, isa)
         at = code.find(mark)
         if at < 0 or code.find(mark, at + 1) >= 0:

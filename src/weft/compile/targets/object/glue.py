@@ -78,7 +78,7 @@ def glue_module(glue: Glue, isa: Isa) -> ir.Module:
     return _Glue(glue, isa).module
 
 
-def constants_module(isa: Isa, mark: bytes, nbytes: int) -> str:
+def constants_module(isa: Isa, layout: str, mark: bytes, nbytes: int) -> str:
     """The text of a module with a file's constants, of which a mark is the beginning.
 
     The bytes are put into the object code later, since LLVM would take long to read
@@ -87,6 +87,7 @@ def constants_module(isa: Isa, mark: bytes, nbytes: int) -> str:
     first = "".join(f"\\{byte:02x}" for byte in mark)
     kinds = f"[{len(mark)} x i8]", f"[{nbytes - len(mark)} x i8]"
     return (
+        f'target datalayout = "{layout}"\n'
         f'target triple = "{isa.triple}"\n'
         f"@constants = externally_initialized constant <{{ {', '.join(kinds)} }}> "
         f'<{{ {kinds[0]} c"{first}", {kinds[1]} zeroinitializer }}>, '

@@ -22,6 +22,7 @@ _ZIG = {
     "macos": ("-dynamiclib",),
     "windows": ("-shared",),
 }
+_WASM = ("--no-entry", "--strip-all", "-z", "stack-size=1048576")
 _CC = ("-shared", "-Wl,-z,nodelete", "-lpthread")
 
 
@@ -54,7 +55,7 @@ def _command(machine: Machine, public: Sequence[str]) -> list[str]:
         if not zig:
             raise _missing(machine)
         exports = [f"--export={name}" for name in (*public, "__heap_base")]
-        return [*_zig(), "wasm-ld", "--no-entry", "--strip-all", *exports]
+        return [*_zig(), "wasm-ld", *_WASM, *exports]
     system = _system_compiler() if machine.is_host else None
     if system is not None and machine.system == "linux":
         return [system, *_CC]

@@ -6,6 +6,7 @@ joined to one module, in which all functions that nobody calls are left out.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -131,6 +132,7 @@ def bitcode(unit: Unit, wanted: Iterable[str]) -> bytes:
 def _named(unit: Unit, wanted: Iterable[str]) -> str:
     """A module's text, in which names begin with the unit's and only some are seen."""
     module, wanted = unit.make(), set(wanted)
+    module.data_layout = layout_of(unit.isa)
     mine = set()
     for one in module.global_values:
         if isinstance(one, ir.Function) and one.blocks:
@@ -150,6 +152,12 @@ def _named(unit: Unit, wanted: Iterable[str]) -> str:
 
     text = _NAME.sub(lambda found: f'@"{renamed(found[1])}"', str(module))
     return _VARIANT.sub(lambda found: f"{found[1]}{renamed(found[2])})", text)
+
+
+@functools.cache
+def layout_of(isa: Isa) -> str:
+    """How a machine lays data out, as LLVM says it."""
+    return str(machine(isa).target_data)
 
 
 def _reduce(module: Any, isa: Isa) -> None:
