@@ -1,4 +1,4 @@
-"""C files that ``weft.export`` makes: compiled by the system's compiler, and called."""
+"""C files and libraries that ``weft.export`` makes: built where need be, and called."""
 
 import ctypes
 import shutil
@@ -27,11 +27,12 @@ def compiled(source, *flags):
 
 
 class CModel:
-    """A model of a C file, with memory of its own."""
+    """A model of a C file, or of a library, with memory of its own."""
 
     def __init__(self, source, size, *init, flags=("-O1",)):
         self.name = source.stem
-        self.library = ctypes.CDLL(str(compiled(source, *flags)))
+        path = compiled(source, *flags) if source.suffix == ".c" else source
+        self.library = ctypes.CDLL(str(path))
         self.model = ctypes.create_string_buffer(64)
         self.memory = np.zeros(size, np.uint8)
         self.init_code = self.init(size, *init)

@@ -73,6 +73,9 @@ def parser() -> argparse.ArgumentParser:
         "--weights", choices=("inside", "beside"), default="inside",
         help="in the file, or in a safetensors file beside it",
     )  # fmt: skip
+    export.add_argument("--target", help="another machine, such as aarch64-linux")
+    export.add_argument("--cpu", help="its CPU, or some levels: x86-64-v3,x86-64-v4")
+    export.add_argument("--threads", type=int, help="the most that a library uses")
 
     serve = commands.add_parser(
         "serve", help="answer over HTTP: a saved program, or a language model"
@@ -140,7 +143,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "export":
             from weft.cli.export import run as run_export
 
-            print(run_export(options.program, options.path, options.weights))
+            print(
+                run_export(
+                    options.program, options.path, options.weights, options.target,
+                    options.cpu, options.threads,
+                )
+            )  # fmt: skip
         elif options.command == "bench":
             from weft.cli.bench import run as run_bench
 

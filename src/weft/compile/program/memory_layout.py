@@ -67,14 +67,14 @@ class MemoryLayout:
     def _split(self, step: Step) -> list[Step]:
         """The step, apart from its epilogue where that does not pay."""
         if isinstance(step, KernelLaunch):
-            return [step] if self._runs(step) else list(map(HostCall, step.group.nodes))
+            return [step] if self.runs(step) else list(map(HostCall, step.group.nodes))
         if not isinstance(step, LibraryCall) or step.epilogue is None:
             return [step]
         target = self.lowered.target
-        together = self._runs(step.epilogue) and target.epilogue_fits(step, self.sizes)
+        together = self.runs(step.epilogue) and target.epilogue_fits(step, self.sizes)
         return [step] if together else [step.alone, *self._split(step.epilogue)]
 
-    def _runs(self, use: KernelLaunch) -> bool:
+    def runs(self, use: KernelLaunch) -> bool:
         """Whether all sizes that a kernel's loads require to be positive are."""
         return all(evaluate(n, self.sizes) > 0 for n in use.kernel.positive)
 

@@ -86,7 +86,9 @@ class CostModel(Protocol):
 class Target(Protocol):
     """A machine that programs are compiled for."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
+
     in_place: bool  # whether executors write new state over the old
     composes_library: bool  # whether what its library lacks is made of other operators
 

@@ -12,10 +12,10 @@ from weft.compile import pipeline, targets
 from weft.compile.program.bodies import own_outputs, own_state
 from weft.compile.program.lowered import Lowered
 from weft.compile.targets.c.file import CFile, Entry, Pack, write_file
+from weft.compile.targets.c.interface import open_sizes
 from weft.compile.targets.c.memory import lay_out
 from weft.compile.targets.c.program import refused, refused_for, variables_of
 from weft.compile.targets.c.target import C
-from weft.core.size import Size
 from weft.errors import ArgumentError
 from weft.graph.ir import Graph
 
@@ -44,20 +44,21 @@ def c_file(
     Operators that C lacks are an error that names all of them.
     """
     made = [lowered(program.graph) for program in programs]
-    _check([node for one in made for node in refused(one)])
+    refuse([node for one in made for node in refused(one)])
     with targets.compiling_for(C):
         layouts = [lay_out(one, {}) for one in made]
-        _check([node for layout in layouts for node in refused_for(layout)])
+        refuse([node for layout in layouts for node in refused_for(layout)])
         entries = [
-            Entry(p.name, one, layout, _open_sizes(p.graph), p.ranges, p.outputs,
-                  p.state)
+            Entry(p.name, one.graph, open_sizes(p.graph), p.ranges, p.outputs,
+                  p.state, one, layout)
             for p, one, layout in zip(programs, made, layouts, strict=True)
         ]  # fmt: skip
         held = {k: (dtypes.of_array(v), v) for k, v in state.items()}
         return write_file(name, entries, held, pack=pack, made_of=made_of)
 
 
-def _check(nodes: Sequence[Any]) -> None:
+def refuse(nodes: Sequence[Any], what: str = "C") -> None:
+    """Raise an error that names all nodes that cannot be exported, if there are any."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         lines = found.setdefault(node.op.name, [])
@@ -67,16 +68,6 @@ def _check(nodes: Sequence[Any]) -> None:
     if found:
         text = "\n".join(f"  {op}: {'; '.join(lines)}" for op, lines in found.items())
         raise ArgumentError(
-            "export: C has no form of these operators, for these dtypes and shapes; "
-            f"compute them outside the program, or in another way:\n{text}"
+            f"export: {what} has no form of these operators, for these dtypes and "
+            f"shapes; compute them outside the program, or in another way:\n{text}"
         )
-
-
-def _open_sizes(graph: Graph) -> list[str]:
-    """The open sizes of a graph's inputs, in their order."""
-    names: dict[str, None] = {}
-    for node in graph.inputs:
-        for n in node.shape:
-            if isinstance(n, Size):
-                names.update(dict.fromkeys(sorted(n.symbols)))
-    return list(names)

@@ -19,7 +19,15 @@ import numpy as np
 
 from weft.compile.passes.rename_sizes import spelling
 from weft.compile.program.lowered import Lowered
-from weft.compile.targets.c.memory import ALIGNMENT, CLayout, rounded
+from weft.compile.targets.c.interface import (
+    CODES,
+    NO_CODE,
+    READY,
+    Argument,
+    Interface,
+    Signature,
+)
+from weft.compile.targets.c.memory import ALIGNMENT, CLayout
 from weft.compile.targets.c.program import Names, variables_of, write_program
 from weft.compile.targets.c.source import (
     Indices,
@@ -27,13 +35,11 @@ from weft.compile.targets.c.source import (
     array,
     comment,
     identifier,
-    memory_type,
 )
 from weft.compile.targets.c.weights import reader
 from weft.core.size import Size, may_be_negative
 from weft.dtype import DType
 from weft.errors import ArgumentError
-from weft.graph.ir import Node
 
 # No sum is fused with a product. GCC makes no vectors of code that may trap otherwise.
 _PRAGMAS = """\
@@ -44,55 +50,14 @@ _PRAGMAS = """\
 #endif
 """
 Pack = Callable[[Mapping[str, np.ndarray]], bytes]
-CODES = {
-    "OK": "no error",
-    "NOT_INITIALIZED": "a call before init, or after init has failed",
-    "NULL_POINTER": "a pointer is NULL",
-    "SHAPE": "a shape is not one that the program was made for",
-    "MEMORY_TOO_SMALL": "the memory that init was given is too small",
-    "VALUE": "an index is out of range, a divisor is 0 or a checked value is wrong",
-    "WEIGHTS": "the file of weights cannot be read, or belongs to another model",
-}
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A function of the file: a lowered program, and the names of its results."""
+class Entry(Signature):
+    """A function of the file: its signature, its steps and their memory."""
 
-    name: str
     lowered: Lowered
     layout: CLayout
-    open_sizes: Sequence[str]  # in the order in which the inputs' shapes name them
-    ranges: Mapping[str, tuple[int, int]]  # of open sizes
-    outputs: Sequence[str]
-    state: Mapping[str, str]  # the part of the model's state that each variable is
-
-
-class Argument(NamedTuple):
-    """A tensor that a function is given."""
-
-    name: str
-    node: Node
-    const: bool
-
-    @property
-    def rank(self) -> int:
-        return len(self.node.shape)
-
-    @property
-    def text(self) -> str:
-        """The parameters: a pointer, and a shape where there are dimensions."""
-        kind = memory_type(self.node.dtype)
-        pointer = f"{'const ' if self.const else ''}{kind} *{self.name}"
-        if not self.rank:
-            return pointer
-        return f"{pointer}, const int64_t {self.name}_shape[{self.rank}]"
-
-    @property
-    def missing(self) -> str:
-        """Whether a pointer is NULL."""
-        names = [self.name, f"{self.name}_shape"][: 1 + (self.rank > 0)]
-        return " || ".join(f"{name} == NULL" for name in names)
 
 
 class CFile(NamedTuple):
@@ -115,9 +80,7 @@ def write_file(
 
     ``pack`` makes a safetensors file of arrays; without it, they are in the C file.
     """
-    file = _File(name, entries, state, pack, made_of)
-    file.check_names()
-    return file.made()
+    return _File(name, entries, state, pack, made_of).made()
 
 
 class _File:
@@ -127,41 +90,23 @@ class _File:
         self, name: str, entries: Sequence[Entry], state: Mapping[str, Any],
         pack: Pack | None, made_of: str,
     ) -> None:  # fmt: skip
-        if not name.isprintable() or '"' in name or "\\" in name:
-            raise ArgumentError(f"export: {name!r} cannot be the name of a C file")
-        self.name, self.stem = identifier(name), name
+        self.interface = Interface(name, entries, state, made_of)
+        self.name, self.stem = self.interface.name, name
         self.entries, self.made_of = entries, made_of
-        self.upper = self.name.upper()
+        self.upper = self.interface.upper
         self.source = Source()
         self.names = Names(self.source, self.upper, beside=pack is not None)
         self.pack, self.packed = pack, b""
-        self.places: dict[str, int] = {}
-        self.state = state
-        self.state_bytes = 0
-        for key, (_, value) in state.items():
-            self.places[key] = self.state_bytes
-            self.state_bytes += rounded(value.nbytes)
-
-    def check_names(self) -> None:
-        """Refuse names that C does not allow, or that are taken."""
-        taken = {f"{self.name}_{end}" for end in ("model", "init", "message", "state")}
-        for entry in self.entries:
-            plain = entry.name.isascii() and entry.name.isidentifier()
-            mine = {f"{self.name}_{entry.name}", f"{self.name}_{entry.name}_memory"}
-            if not plain or mine & taken:
-                raise ArgumentError(
-                    f"export: {entry.name!r} cannot be the name of a function in C, or "
-                    "is taken; give it another name"
-                )
-            taken |= mine
-        self.public = taken
+        self.places, self.state = self.interface.places, state
+        self.state_bytes = self.interface.state_bytes
 
     def made(self) -> CFile:
         functions = [self._entry(entry) for entry in self.entries]
+        self.interface.weight_bytes = self.names.weight_bytes
         if self.pack is not None and self.names.weights:
             self.packed = self.pack(self.names.weights)
         init = self._init()
-        if both := sorted(self.public & self.source.definitions.keys()):
+        if both := sorted(self.interface.public & self.source.definitions.keys()):
             raise ArgumentError(
                 f"export: the file has a function {both[0]!r} of its own; give the "
                 "file another name"
@@ -174,72 +119,10 @@ class _File:
         ]  # fmt: skip
         text = "\n".join([*head, str(self.source), init, self._state_function(),
                           *functions])  # fmt: skip
-        return CFile(self._header(), text, self.packed)
+        return CFile(self.interface.header(self._least_memory()), text, self.packed)
 
     def _more_headers(self) -> list[str]:
         return ["#include <stdio.h>"] if self.names.weights else []
-
-    # -- the header
-
-    def _header(self) -> str:
-        upper = self.upper
-        codes = "\n".join(
-            f"  {upper}_{key}{' = 0' if key == 'OK' else ''}, {comment(text)}"
-            for key, text in CODES.items()
-        )
-        return f"""\
-{comment(f"{self.stem}.h: {self.made_of}")}
-#ifndef {upper}_H
-#define {upper}_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-/* what functions give */
-enum {{
-{codes}
-}};
-
-/* a code in words */
-const char *{self.name}_message(int code);
-
-/* bytes of memory that {self.name}_init needs at least */
-#define {upper}_MEMORY {self._least_memory()}
-
-/* a model in memory of yours, which it uses from init on; all begins with zeros */
-typedef struct {self.name}_model {{
-  uint32_t ready;
-  unsigned char *state, *workspace;
-  const unsigned char *weights;
-  size_t size;
-}} {self.name}_model;
-
-{self._init_head()};
-{self._state_declared()}\
-{"".join(self._declared(entry) for entry in self.entries)}
-#ifdef __cplusplus
-}}
-#endif
-#endif
-"""
-
-    def _state_head(self) -> str:
-        name = self.name
-        return f"void *{name}_state({name}_model *m, const char *part, size_t *bytes)"
-
-    def _state_declared(self) -> str:
-        if not self.state:
-            return ""
-        parts = [
-            comment(f'"{key}": {dtype.name}{list(value.shape)}')
-            for key, (dtype, value) in self.state.items()
-        ]
-        what = comment("a part of the state by its name; NULL if there is none")
-        return "\n".join(["", what, *parts, f"{self._state_head()};\n"])
 
     def _state_function(self) -> str:
         if not self.state:
@@ -256,7 +139,7 @@ static const struct {{
 {rows},
 }};
 
-{self._state_head()} {{
+{self.interface.state_head} {{
   if (m == NULL || m->ready != READY || part == NULL) return NULL;
   for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {{
     if (strcmp(parts[k].name, part) != 0) continue;
@@ -268,57 +151,9 @@ static const struct {{
 
 """
 
-    def _declared(self, entry: Entry) -> str:
-        lines = [f"\n{comment(self._described(entry))}"]
-        if entry.layout.open:
-            lines.append(comment(f"bytes of memory for {entry.name} of these sizes"))
-            lines.append(f"{self._size_head(entry)};")
-        return "\n".join([*lines, f"{self._head(entry)};\n"])
-
-    def _described(self, entry: Entry) -> str:
-        given = ", ".join(f"{a.name}: {a.node.type}" for a in self._arguments(entry, 0))
-        made = ", ".join(f"{a.name}: {a.node.type}" for a in self._arguments(entry, 1))
-        return f"({given}) gives {made}"
-
     def _least_memory(self) -> int:
         fixed = [int(e.layout.nbytes) for e in self.entries if not e.layout.open]
-        return self._base() + max(fixed, default=0)
-
-    def _base(self) -> int:
-        """Bytes of state and weights, with those to align them."""
-        return ALIGNMENT + self.state_bytes + self.names.weight_bytes
-
-    def _init_head(self) -> str:
-        path = ", const char *weights" if self.names.weights else ""
-        given = f"{self.name}_model *m, void *memory, size_t size{path}"
-        return f"int {self.name}_init({given})"
-
-    def _size_head(self, entry: Entry) -> str:
-        sizes = ", ".join(f"int64_t {identifier(n, 'n')}" for n in entry.open_sizes)
-        return f"size_t {self.name}_{entry.name}_memory({sizes})"
-
-    def _head(self, entry: Entry) -> str:
-        both = [*self._arguments(entry, 0), *self._arguments(entry, 1)]
-        given = ", ".join([f"{self.name}_model *m", *[a.text for a in both]])
-        return f"int {self.name}_{entry.name}({given})"
-
-    def _arguments(self, entry: Entry, which: int) -> list[Argument]:
-        """The inputs or the outputs of a function, under names that C allows."""
-        graph, taken = entry.lowered.graph, {"m", "n", "io", "size"}
-        found: list[Argument] = []
-        pairs = [(node.name, node, True) for node in graph.inputs]
-        pairs += [
-            (n, node, False)
-            for n, node in zip(entry.outputs, graph.outputs, strict=True)
-        ]
-        for name, node, const in pairs:
-            plain = identifier(name)
-            while plain in taken or f"{plain}_shape" in taken:
-                plain += "_"
-            taken |= {plain, f"{plain}_shape"}
-            found.append(Argument(plain, node, const))
-        count = len(graph.inputs)
-        return found[count:] if which else found[:count]
+        return self.interface.base + max(fixed, default=0)
 
     # -- the functions
 
@@ -345,17 +180,17 @@ static const struct {{
         )
         path = " || weights == NULL" if self.names.weights else ""
         return f"""\
-#define READY 0x57454654u
-#define {upper}_BASE {self._base()}
+#define READY {READY:#x}u
+#define {upper}_BASE {self.interface.base}
 
 const char *{name}_message(int code) {{
   switch (code) {{
 {cases}
-    default: return "no such code";
+    default: return "{NO_CODE}";
   }}
 }}
 
-{self._init_head()} {{
+{self.interface.init_head} {{
   if (m == NULL) return {upper}_NULL_POINTER;
   m->ready = 0;
   if (memory == NULL{path}) return {upper}_NULL_POINTER;
@@ -381,7 +216,7 @@ const char *{name}_message(int code) {{
             self.names, entry.lowered, entry.layout, entry.open_sizes,
             f"program_{entry.name}",
         )  # fmt: skip
-        given, made = self._arguments(entry, 0), self._arguments(entry, 1)
+        given, made = entry.arguments
         checks = _Checks(self.source, entry, given, made)
         lines = [
             f"if (m == NULL || m->ready != READY) return {upper}_NOT_INITIALIZED;",
@@ -404,7 +239,8 @@ const char *{name}_message(int code) {{
             f"return {program}(m->workspace, io, n) ? {upper}_VALUE : {upper}_OK;",
         ]
         body = "\n".join(f"  {line}" for line in lines if line)
-        return f"{self._memory_function(entry)}{self._head(entry)} {{\n{body}\n}}\n"
+        head = self.interface.head(entry)
+        return f"{self._memory_function(entry)}{head} {{\n{body}\n}}\n"
 
     def _memory_function(self, entry: Entry) -> str:
         if not entry.layout.open:
@@ -415,7 +251,7 @@ const char *{name}_message(int code) {{
         known = need.symbols if isinstance(need, Size) else ()
         unused = "".join(f"  (void){n};\n" for k, n in names.items() if k not in known)
         return f"""\
-{self._size_head(entry)} {{
+{self.interface.memory_head(entry)} {{
 {unused}\
   const double bytes = {indices.real(need)};
   if (!(bytes >= 0 && bytes < 1e15)) return SIZE_MAX;

@@ -82,8 +82,8 @@ class CLayout(MemoryLayout):
             size.evaluate(self.sizes)
         )  # fmt: skip
 
-    def _runs(self, use: KernelLaunch) -> bool:
-        return True if self.open else super()._runs(use)
+    def runs(self, use: KernelLaunch) -> bool:
+        return True if self.open else super().runs(use)
 
     def shape_of(self, node: Node) -> tuple[Any, ...]:
         return tuple(map(self.number, node.shape))

@@ -5,30 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-_FNV_START, _FNV_FACTOR = 14695981039346656037, 1099511628211
+FNV_START, FNV_FACTOR = 14695981039346656037, 1099511628211
 
 
 def reader(file: bytes, places: Mapping[str, int]) -> str:
     """A C function that reads a file of weights; another header is refused."""
-    header = file[: 8 + int.from_bytes(file[:8], "little")]
-    entries = json.loads(header[8:])
-    entries.pop("__metadata__", None)
-    spans = sorted((*one["data_offsets"], name) for name, one in entries.items())
-    rows = ", ".join(f"{{{places[n]}, {end - start}}}" for start, end, n in spans)
-    values = {
-        "COUNT": len(spans), "ROWS": rows, "LENGTH": len(header), "HASH": _hash(header)
-    }  # fmt: skip
+    length, hash, spans = contents_of(file, places)
+    rows = ", ".join(f"{{{place}, {nbytes}}}" for place, nbytes in spans)
+    values = {"COUNT": len(spans), "ROWS": rows, "LENGTH": length, "HASH": hash}
     text = _READER
     for name, value in values.items():
         text = text.replace(f"@{name}", str(value))
     return text
 
 
+def contents_of(
+    file: bytes, places: Mapping[str, int]
+) -> tuple[int, int, list[tuple[int, int]]]:
+    """Of a file of weights: its header's length and hash, and the place in memory and
+    the bytes of each tensor, in the file's order."""
+    header = file[: 8 + int.from_bytes(file[:8], "little")]
+    entries = json.loads(header[8:])
+    entries.pop("__metadata__", None)
+    spans = sorted((*one["data_offsets"], name) for name, one in entries.items())
+    rows = [(places[name], end - start) for start, end, name in spans]
+    return len(header), _hash(header), rows
+
+
 def _hash(data: bytes) -> int:
     """The 64-bit hash of Fowler, Noll and Vo, which is short to write in C."""
-    found = _FNV_START
+    found = FNV_START
     for byte in data:
-        found = (found ^ byte) * _FNV_FACTOR & (1 << 64) - 1
+        found = (found ^ byte) * FNV_FACTOR & (1 << 64) - 1
     return found
 
 

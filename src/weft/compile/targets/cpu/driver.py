@@ -86,10 +86,16 @@ def start_if_missing() -> None:
 def _module(isa: Isa) -> ir.Module:
     from weft.compile.frontend.fast_path.emit import emit_again
 
+    module = loop_module(isa)
+    emit_again(module, isa)
+    return module
+
+
+def loop_module(isa: Isa) -> ir.Module:
+    """The loop over launches, what rows lead to, and loops and branches in programs."""
     module = new_module("driver", isa)
     for emit in (_emit_iterations, _emit_jobs, _emit_gang, _emit_fill, _emit_epilogue):
         emit(module, isa)
-    emit_again(module, isa)
     with (
         _function(module, isa, "run", [PTR, I64, I64]) as (b, (rows, first, last)),
         loop(first, last) as k,

@@ -91,8 +91,7 @@ class _Emitter(KernelEmitter):
         table, sizes, begin, end = outer.args
         args = []
         for k, buffer in enumerate(self.kernel.buffers):
-            raw = b.load(b.gep(table, [i64(k)]))
-            args.append(b.bitcast(raw, pointer_to(buffer)))
+            args.append(self._buffer(b, table, k, pointer_to(buffer)))
         count = len(self.sizes)
         args += [b.load(b.gep(sizes, [i64(k)])) for k in range(count)]
         if self.checks:
@@ -100,6 +99,13 @@ class _Emitter(KernelEmitter):
         b.call(inner, [*args, begin, end])
         b.ret_void()
         return outer
+
+    def _buffer(self, b: Any, table: Any, k: int, kind: Any) -> Any:
+        """An address in the table, whose words have 64 bits on all machines."""
+        if self.isa.triple.startswith("wasm32"):
+            words = b.bitcast(table, I64.as_pointer())
+            return b.inttoptr(b.load(b.gep(words, [i64(k)])), kind)
+        return b.bitcast(b.load(b.gep(table, [i64(k)])), kind)
 
     def _inner(self) -> ir.Function:
         """The loops, with pointers that LLVM may assume to be apart."""

@@ -111,14 +111,14 @@ def _engine(codes: Sequence[bytes], isa: Isa) -> Any:
     _initialize()
     backing = llvm.parse_assembly("")
     backing.triple = isa.triple
-    engine = llvm.create_mcjit_compiler(backing, _machine(isa))
+    engine = llvm.create_mcjit_compiler(backing, machine(isa))
     for code in codes:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
 
 
-def _machine(isa: Isa) -> Any:
+def machine(isa: Isa) -> Any:
     """A target machine (an engine owns the one it is given)."""
     found = llvm.Target.from_triple(isa.triple)
     return found.create_target_machine(
@@ -134,7 +134,7 @@ def _machine(isa: Isa) -> Any:
 def _unlocked(name: str) -> Any:
     """A function of llvmlite's library without the lock that lets one thread in.
 
-    LLVM itself wants that no two threads use one context: see ``_parsed``.
+    LLVM itself wants that no two threads use one context: see ``parsed``.
     """
     locked = getattr(ffi.lib, name)
     function = getattr(ctypes.CDLL("llvmlite", handle=ffi.lib._handle), name)
@@ -142,7 +142,7 @@ def _unlocked(name: str) -> Any:
     return function
 
 
-def _parsed(text: str) -> Any:
+def parse(text: str) -> Any:
     """A module of a context of its own."""
     _initialize()
     return llvm.parse_assembly(text, llvm.create_context())
@@ -154,27 +154,28 @@ def optimize(module: Any, isa: Isa, *, level: int = 3) -> Any:
     tuning.loop_vectorization = tuning.slp_vectorization = True
     tuning.loop_interleaving = True
     tuning.loop_unrolling = False  # costs half the time, and gains nothing
-    builder = llvm.create_pass_builder(_machine(isa), tuning)
+    builder = llvm.create_pass_builder(machine(isa), tuning)
     run = _unlocked("LLVMPY_RunNewModulePassManager")
     run(builder.getModulePassManager(), module, builder)
     if isa.bits < 512:
         return module
     text = str(module)
     apart = kept_apart(text)
-    return module if apart == text else _parsed(apart)
+    return module if apart == text else parse(apart)
 
 
 def object_code(module: ir.Module | str, isa: Isa, *, level: int = 3) -> bytes:
     """Object code of a module; the module is verified first."""
-    parsed = _parsed(str(module))
+    parsed = parse(str(module))
     parsed.verify()
-    return _emitted(optimize(parsed, isa, level=level), isa)
+    return object_bytes(optimize(parsed, isa, level=level), isa)
 
 
-def _emitted(module: Any, isa: Isa) -> bytes:
+def object_bytes(module: Any, isa: Isa) -> bytes:
+    """Object code of a parsed module, as it is."""
     emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
     with ffi.OutputString() as error:
-        memory = emit(_machine(isa), module, 1, error)
+        memory = emit(machine(isa), module, 1, error)
         if not memory:
             raise RuntimeError(str(error))
     try:
@@ -275,5 +276,5 @@ def _code(text: str, isa: Isa, level: int) -> tuple[bytes, bool]:
 def assembly(module: ir.Module | str, isa: Isa | None = None) -> str:
     """The machine code as text, to read."""
     isa = isa or host_isa()
-    parsed = _parsed(str(module))
-    return _machine(isa).emit_assembly(optimize(parsed, isa))
+    parsed = parse(str(module))
+    return machine(isa).emit_assembly(optimize(parsed, isa))

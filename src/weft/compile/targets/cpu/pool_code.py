@@ -96,7 +96,6 @@ FIELDS = {
     "condition": (960, POINTER),
 }
 SLOTS, SLOT = 1088, 32  # of worker k: its pool, k, and the system's thread
-BLOCK = SLOTS + SLOT * MAX_THREADS
 
 FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 # How a CPU is told that a thread spins: an intrinsic and its arguments.
@@ -123,14 +122,15 @@ def emit_parallel(b: Any, body: Any, context: Any, count: Any, grain: Any) -> No
     ``pool.link()`` must have run before such a module is loaded.
     """
     found = b.module.globals
-    call = found.get("weft_parallel_chunks") or _declare_chunks(b.module)
+    call = found.get("weft_parallel_chunks") or declare_chunks(b.module)
     block = found.get("weft_pool")
     if block is None:
         block = ir.GlobalVariable(b.module, ir.IntType(8), "weft_pool")
     b.call(call, [block, body, context, count, grain])
 
 
-def _declare_chunks(module: ir.Module) -> ir.Function:
+def declare_chunks(module: ir.Module) -> ir.Function:
+    """The function that runs a loop of whole chunks, not written yet."""
     kinds = [POINTER, BODY.as_pointer(), POINTER, I64, I64]
     return ir.Function(module, ir.FunctionType(VOID, kinds), "weft_parallel_chunks")
 
@@ -187,10 +187,10 @@ def counter(b: Any) -> Any:
 class PoolModule:
     """Builds the functions of a pool, one by one."""
 
-    def __init__(self, isa: Isa, waiting: str) -> None:
+    def __init__(self, isa: Isa, waiting: str, most: int = MAX_THREADS) -> None:
         self.module = new_module("pool", isa)
         self.machine = isa.triple.partition("-")[0]
-        block = ir.ArrayType(ir.IntType(8), BLOCK)
+        block = ir.ArrayType(ir.IntType(8), SLOTS + SLOT * most)
         self.block = ir.GlobalVariable(self.module, block, "weft_pool")
         self.block.initializer = ir.Constant(block, None)
         self.block.align = 128
@@ -474,7 +474,7 @@ class PoolModule:
 
     def _chunks(self) -> None:
         """The two functions that generated code calls."""
-        call = _declare_chunks(self.module)
+        call = declare_chunks(self.module)
         b = ir.IRBuilder(call.append_basic_block("entry"))
         pool, body, context, count, grain = call.args
         return_if(b, b.icmp_signed("<=", count, i64(0)))

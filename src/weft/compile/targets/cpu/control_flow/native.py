@@ -273,8 +273,8 @@ def _emit_while(e: _Emitter) -> None:
     b.cbranch(e.holds(job["*predicate"]), step, over)
 
     b.position_at_end(step)
-    limit = e.known["limit"].load().pointer(I64).load()
-    with when(done >= limit):
+    limit = e.known["limit"].load()  # 0: there is none
+    with when(limit.differs(0)), when(done >= limit.pointer(I64).load()):
         flag.pointer(I64).store(1)
     e.leave(flag, failed)
     e.each(carries, job["carries"], WHILE_CARRY, move)

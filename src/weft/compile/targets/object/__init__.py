@@ -1,0 +1,1 @@
+"""Object code and libraries: programs as machine code that other programs call."""
