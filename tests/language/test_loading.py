@@ -201,3 +201,20 @@ def test_texts_without_the_library(folder, monkeypatch):
 def test_configs_refuse_sizes_that_cannot_be():
     with pytest.raises(ArgumentError, match="layers must be positive, got 0"):
         Config(vocab=1, context=1, width=1, layers=0, heads=1)
+
+
+@pytest.mark.parametrize(("weights", "near"), [("int8", 0.02), ("int4", 0.25)])
+def test_quantised_weights(tmp_path, weights, near):
+    described = LLAMA | {"hidden_size": 64, "intermediate_size": 128}
+    weft.manual_seed(0)
+    exact = LanguageModel(Decoder(config_of(described)), compiled=False)
+    exact.save(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    model = load(tmp_path, weights=weights)
+    assert model.engine.needs["weights"] < 0.4 * exact.engine.needs["weights"]
+    ids = weft.arange(30)[None]
+    with weft.no_grad():
+        found, expected = model.module(ids).numpy(), exact.module(ids).numpy()
+    assert np.abs(found - expected).max() < near * np.abs(expected).max()
+    assert np.abs(found - expected).max() > 0
+    assert len(model.generate([1, 2, 3], max_new_tokens=5, ignore_ends=True)) == 5

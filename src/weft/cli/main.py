@@ -94,6 +94,9 @@ def parser() -> argparse.ArgumentParser:
         "--memory", help="of a language model: weights, keys, values and a step"
     )
     serve.add_argument(
+        "--weights", choices=("int8", "int4"), help="of a language model, quantised"
+    )
+    serve.add_argument(
         "--remote",
         metavar="URL",
         help="a server that is asked where this one is unsure",

@@ -26,5 +26,6 @@ def run(options: Any) -> None:
         limits=limits,
         cascade=cascade,
         memory=options.memory,
+        weights=options.weights,
         reload=options.reload,
     )

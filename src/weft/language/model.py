@@ -126,6 +126,7 @@ def load(
     folder: str | os.PathLike[str],
     *,
     dtype: DType = weft.float32,
+    weights: str | None = None,
     memory: int | str | None = None,
     batch: int = 8,
     chunk: int = 256,
@@ -137,9 +138,10 @@ def load(
     names that Hugging Face's files have, from safetensors files, whole or in shards.
     ``tokenizer.json`` is used where it is there.
 
-    ``memory``, such as "2GB", is what weights, keys and values and the largest step may
-    take together. ``batch`` texts at most are written side by side, and prompts are
-    read ``chunk`` tokens at a time.
+    ``weights`` are quantised to "int8" or "int4", each row or group with a scale of its
+    own (``weft.quantize``). ``memory``, such as "2GB", is what weights, keys and values
+    and the largest step may take together. ``batch`` texts at most are written side by
+    side, and prompts are read ``chunk`` tokens at a time.
     """
     folder = os.fspath(folder)
     config = read_config(folder)
@@ -151,6 +153,8 @@ def load(
     if strange:
         raise FileFormatError(f"language.load: {folder!r}: {strange[0]!r} is no tensor")
     _assign(module, from_file(tensors, config), dtype, folder)
+    if weights is not None:
+        module = weft.quantize(module, weights, weight_only=True)
     path = os.path.join(folder, "tokenizer.json")
     tokenizer = Tokenizer(path) if os.path.exists(path) else None
     return LanguageModel(

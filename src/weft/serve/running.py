@@ -60,12 +60,20 @@ def _patient(seconds: float) -> Any:
     return Connection
 
 
-def read_model(path: str, *, memory: int | str | None = None, batch: int = 8) -> Any:
+def read_model(
+    path: str,
+    *,
+    memory: int | str | None = None,
+    weights: str | None = None,
+    batch: int = 8,
+) -> Any:
     """What a path holds: a language model in a folder, or a program in a file."""
     if os.path.isdir(path):
-        return load(path, memory=memory, batch=batch)
-    if memory is not None:
-        raise ArgumentError("serve: memory is for language models, which are folders")
+        return load(path, memory=memory, weights=weights, batch=batch)
+    if memory is not None or weights is not None:
+        raise ArgumentError(
+            "serve: memory and weights are for language models, which are folders"
+        )
     return read_program(path)
 
 
@@ -77,6 +85,7 @@ def serve(
     limits: Limits | None = None,
     cascade: Cascade | None = None,
     memory: int | str | None = None,
+    weights: str | None = None,
     reload: bool = True,
 ) -> None:
     """Serve a program's file, or a language model's folder, until a signal ends it."""
@@ -84,7 +93,8 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     name = os.path.splitext(os.path.basename(os.path.abspath(path)))[0]
     with _bound(host, port) as link:
-        model = read_model(path, memory=memory, batch=min(limits.batch, 64))
+        batch = min(limits.batch, 64)
+        model = read_model(path, memory=memory, weights=weights, batch=batch)
         server = Server(model, limits, cascade=cascade, path=path, name=name)
         watch = reload and not isinstance(model, LanguageModel)
         config = found.Config(
