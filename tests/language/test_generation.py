@@ -142,6 +142,16 @@ def test_no_token_without_a_chance_is_drawn():
     assert choose(logits, Sampling(temperature=1.0), [], Last()) == 1
 
 
+@pytest.mark.parametrize(
+    "options", [{"temperature": 1e-308}, {"repetition_penalty": 1e308}]
+)
+def test_extreme_options_still_have_chances(options):
+    logits, options = np.array([-3.0, -1.0, -2.0]), {"temperature": 1.0} | options
+    found = chances(logits, Sampling(**options), [0, 1, 2])
+    assert found.sum() == pytest.approx(1)
+    assert np.isfinite(found).all()
+
+
 def test_chances_of_logits_that_are_not_finite():
     with pytest.raises(ArgumentError, match="not finite"):
         chances(np.array([0.0, np.nan]), Sampling())

@@ -91,16 +91,17 @@ def chances(
     if sampling.repetition_penalty != 1 and before:
         seen = np.fromiter(set(before), np.int64)
         old, by = scores[seen], sampling.repetition_penalty
-        scores[seen] = np.where(old > 0, old / by, old * by)
+        scores[seen] = np.maximum(np.where(old > 0, old / by, old * by), -1e300)
     if sampling.temperature == 0:
         only = np.zeros_like(scores)
         only[scores.argmax()] = 1
         return only
-    scores /= sampling.temperature
+    scores -= scores.max()  # before a tiny temperature makes them infinite
+    with np.errstate(over="ignore"):
+        scores /= sampling.temperature
     if 0 < sampling.top_k < len(scores):
         least = np.partition(scores, -sampling.top_k)[-sampling.top_k]
         scores[scores < least] = -np.inf
-    scores -= scores.max()
     shares = np.exp(scores)
     shares /= shares.sum()
     if sampling.top_p < 1:
