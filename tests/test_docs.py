@@ -190,6 +190,12 @@ SHORT_RUNS = [
         "--updates 16 --carts 12 --limit 100",
         lambda steps: steps[1] > 1.3 * steps[0],
     ),
+    (
+        "small_llama.py",
+        "--characters 50000 --steps 60 --context 32 --width 32 --layers 1 --rate 1e-2 "
+        "--sample 8",
+        lambda losses: losses[0] < 3.6 and abs(losses[1] - losses[0]) < 0.02,
+    ),
     ("data_parallel.py", "--epochs 2", lambda right: right > 0.8),
     ("gan.py", "--steps 250 --width 48", lambda apart: apart[1] < apart[0] / 2),
 ]

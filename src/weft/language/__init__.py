@@ -6,7 +6,7 @@
 [1, 4]
 """
 
-from weft.language.config import Config, Rotation, config_of, read_config
+from weft.language.config import Config, Rotation, config_of, described, read_config
 from weft.language.decoder import Decoder
 from weft.language.engine import Engine, Request
 from weft.language.model import LanguageModel, load
@@ -23,6 +23,7 @@ __all__ = [
     "Sampling",
     "Tokenizer",
     "config_of",
+    "described",
     "load",
     "read_config",
 ]

@@ -14,6 +14,11 @@ from weft.errors import ArgumentError, FileFormatError
 LIMIT = 1 << 20  # bytes of a config.json
 ROTARY = ("llama", "mistral", "qwen2", "qwen3")
 MODELS = ("gpt2", *ROTARY)
+_ACTIVATIONS = {
+    "swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
+}  # fmt: skip
+_NAMES = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
 
 
 @dataclass(frozen=True)
@@ -139,9 +144,7 @@ class _Fields:
             raise self.bad(f"{name} = {self.values[name]!r}: {reason}")
 
     def activation(self, name: str) -> str:
-        known = {"silu": "silu", "swish": "silu", "relu": "relu", "gelu": "gelu",
-                 "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}  # fmt: skip
-        value = self.values.get(name)
+        known, value = _ACTIVATIONS, self.values.get(name)
         if value not in known:
             raise self.bad(f"{name} must be one of {', '.join(known)}, got {value!r}")
         return known[str(value)]
@@ -266,3 +269,74 @@ def _rotation(fields: _Fields) -> Rotation:
         original = inner.size("original_max_position_embeddings")
         return Rotation(base, inner.real("factor"), low, high, original)
     raise inner.bad(f"the type is {kind!r}; known are default, linear and llama3")
+
+
+# -- the other way
+
+
+def described(config: Config) -> dict[str, Any]:
+    """The entries of a ``config.json`` for a config.
+
+    >>> config = Config(vocab=9, context=8, width=8, layers=1, heads=2)
+    >>> config_of(described(config)) == config
+    True
+    """
+    c = config
+    wrong = _unlike(c)
+    if wrong:
+        raise ArgumentError(f"a config.json of type {c.kind!r} cannot say {wrong}")
+    ends = {0: None, 1: c.ends[0] if c.ends else None}.get(len(c.ends), list(c.ends))
+    both = {
+        "model_type": c.kind, "vocab_size": c.vocab, "eos_token_id": ends,
+        "tie_word_embeddings": c.tied,
+    }  # fmt: skip
+    if c.kind == "gpt2":
+        return both | {
+            "architectures": ["GPT2LMHeadModel"], "n_positions": c.context,
+            "n_embd": c.width, "n_layer": c.layers, "n_head": c.heads,
+            "n_inner": c.inner, "layer_norm_epsilon": c.epsilon,
+            "activation_function": _NAMES[c.activation],
+        }  # fmt: skip
+    found = both | {
+        "architectures": [f"{c.kind.capitalize()}ForCausalLM"],
+        "hidden_size": c.width, "intermediate_size": c.inner,
+        "num_hidden_layers": c.layers, "num_attention_heads": c.heads,
+        "num_key_value_heads": c.key_heads, "head_dim": c.head_dim,
+        "max_position_embeddings": c.context, "rms_norm_eps": c.epsilon,
+        "hidden_act": _NAMES[c.activation], "attention_bias": c.query_bias,
+        "mlp_bias": c.inner_bias, "sliding_window": None,
+    }  # fmt: skip
+    assert c.rotation is not None
+    return found | _described_rotation(c.rotation)
+
+
+def _described_rotation(r: Rotation) -> dict[str, Any]:
+    found: dict[str, Any] = {"rope_theta": r.base}
+    if r.low is not None:
+        found["rope_scaling"] = {
+            "rope_type": "llama3", "factor": r.factor, "low_freq_factor": r.low,
+            "high_freq_factor": r.high, "original_max_position_embeddings": r.original,
+        }  # fmt: skip
+    elif r.factor != 1:
+        found["rope_scaling"] = {"rope_type": "linear", "factor": r.factor}
+    return found
+
+
+def _unlike(c: Config) -> str:
+    """What a config has that a ``config.json`` of its kind does not tell."""
+    if c.kind not in MODELS:
+        return f"that type; known are {', '.join(MODELS)}"
+    is_gpt2 = c.kind == "gpt2"
+    outputs = c.query_bias and c.kind != "qwen2"
+    fixed = {
+        "norm": "layer" if is_gpt2 else "rms", "gated": not is_gpt2,
+        "query_bias": True if is_gpt2 else c.query_bias, "output_bias": outputs,
+        "inner_bias": True if is_gpt2 else c.inner_bias, "head_norm": c.kind == "qwen3",
+        "key_heads": c.heads if is_gpt2 else c.key_heads,
+        "head_dim": c.width // c.heads if is_gpt2 else c.head_dim,
+    }  # fmt: skip
+    if (c.rotation is None) != is_gpt2:
+        return f"rotation={c.rotation!r}"
+    return next(
+        (f"{n}={getattr(c, n)!r}" for n, v in fixed.items() if getattr(c, n) != v), ""
+    )

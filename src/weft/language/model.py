@@ -12,13 +12,14 @@ import weft
 from weft.core.tensor import Tensor
 from weft.dtype import DType
 from weft.errors import ArgumentError, FileFormatError
-from weft.language.config import LIMIT, Config, read_config
+from weft.language.config import LIMIT, Config, described, read_config
 from weft.language.decoder import Decoder
 from weft.language.engine import Engine, Request
 from weft.language.names import from_file, to_file
 from weft.language.sampling import Sampling
 from weft.language.tokenizer import Text, Tokenizer
 from weft.memory.sizes import parse_bytes
+from weft.serialization.atomic import replacing
 
 Prompt = str | Sequence[int]
 
@@ -106,10 +107,15 @@ class LanguageModel:
         return self.tokenizer
 
     def save(self, folder: str) -> None:
-        """Write the weights as Hugging Face names them, as ``model.safetensors``."""
-        os.makedirs(folder, exist_ok=True)
+        """Write a folder as Hugging Face has it: the weights and ``config.json``."""
+        text = json.dumps(described(self.config), indent=2)
         tensors = to_file(self.module.state_dict(), self.config)
+        os.makedirs(folder, exist_ok=True)
         weft.save(tensors, os.path.join(folder, "model.safetensors"))
+        with replacing(os.path.join(folder, "config.json")) as file:
+            file.write(text.encode())
+        if self.tokenizer is not None:
+            self.tokenizer.save(os.path.join(folder, "tokenizer.json"))
 
 
 def _sampling(options: dict[str, Any]) -> Sampling:

@@ -32,6 +32,9 @@ class Tokenizer:
                 f"language.load: {path!r} is no tokenizer: {error}"
             ) from None
 
+    def save(self, path: str) -> None:
+        self.found.save(path)
+
     def encode(self, text: str) -> list[int]:
         return list(self.found.encode(text).ids)
 
