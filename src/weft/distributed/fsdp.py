@@ -186,6 +186,7 @@ class _Parameter:
     def __init__(self, names: list[str], slots: list[Slot], sharded: DTensor) -> None:
         self.name, self.slots, self.sharded = names[0], slots, sharded
         sharded.below.requires_grad_(sharded.requires_grad)
+        sharded._unit = True  # type: ignore[attr-defined]
 
     @property
     def part(self) -> Tensor:
@@ -221,6 +222,11 @@ class _Unit:
         held: dict[int, tuple[Tensor, list[str], list[Slot]]] = {}
         for name, slot in _slots(module).items():
             value = slot[0][slot[1]]
+            if isinstance(value, DTensor) and not hasattr(value, "_unit"):
+                raise ArgumentError(
+                    f"fully_shard: {name} is a DTensor already; parameters that layers "
+                    "share out are averaged by DistributedDataParallel"
+                )
             plain = isinstance(value, Tensor) and not isinstance(value, DTensor)
             if plain and value._parameter and id(value) not in left_out:
                 _, names, slots = held.setdefault(id(value), (value, [], []))

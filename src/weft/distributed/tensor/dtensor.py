@@ -81,6 +81,8 @@ class DTensor(Tracer):
 
     @grad.setter
     def grad(self, value: Any) -> None:
+        if mode.capture is not None:
+            mode.capture.touch(self.below)
         if value is None:
             self.below.grad = None
             return
