@@ -45,7 +45,7 @@ def equal_to_one_process(name, dtype="float64", compiling=False, clip=None, mesh
 CASES = [
     (2, "mlp", "float64", True), (4, "mlp"), (2, "mlp", "float32"),
     (4, "mlp", "float64", False, None, (2, 2)), (2, "resnet"), (2, "lstm"), (2, "moe"),
-    (2, "gpt", "float64", True, 0.5), (4, "gpt"),
+    (2, "gpt", "float64", True, 0.5), (2, "gpt"),
 ]  # fmt: skip
 
 
