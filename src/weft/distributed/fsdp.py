@@ -386,6 +386,15 @@ class _Unit:
                     found[k] = self._part_of(k, flat)
         return found
 
+    def send_pending(self) -> None:
+        """Send the gradients that were added up, and add their parts' to the parts."""
+        grads, self.pending = self.pending, []
+        if grads:
+            with weft.no_grad():
+                for p, g in zip(self.parameters, self.reduce(grads), strict=True):
+                    if g is not None:
+                        p.part.grad = _sum(p.part.grad, g.clone())
+
     def _wide(self, k: int, g: Tensor | None) -> Tensor:
         """A whole gradient in the dtype in which it is sent; zeros if there is none."""
         p = self.parameters[k]

@@ -201,6 +201,12 @@ class _Reducer:
         """Whether gradients are averaged now; alone there is nothing to average."""
         return self.owner.require_backward_grad_sync and self.size > 1
 
+    def average(self) -> None:
+        """Average the gradients that there are now."""
+        if self.size > 1:
+            self.next = 0
+            self._finish()
+
     def _arrived(self, p: Tensor) -> None:
         if not (self.active and self.syncs):
             return
