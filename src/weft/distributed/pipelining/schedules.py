@@ -8,22 +8,16 @@ Interleaved 1F1B   the same with several stages on each process: less waiting
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import weft
 from weft.core.tensor import Tensor
 from weft.distributed.collectives import refuse_capture
 from weft.distributed.objects import all_gather_object
+from weft.distributed.pipelining import orders
+from weft.distributed.pipelining.orders import Action
 from weft.distributed.pipelining.stage import PipelineStage
 from weft.errors import ArgumentError
-
-
-class Action(NamedTuple):
-    """A microbatch's forward (``F``) or backward (``B``) in a stage."""
-
-    kind: str
-    stage: int
-    microbatch: int
 
 
 class Schedule:
@@ -219,9 +213,7 @@ class ScheduleGPipe(Schedule):
 
     def actions(self) -> Iterator[Action]:
         (index,) = self.stages
-        for kind in "FB":
-            for k in range(self.count):
-                yield Action(kind, index, k)
+        return orders.gpipe(index, self.count)
 
 
 class Schedule1F1B(ScheduleGPipe):
@@ -232,13 +224,7 @@ class Schedule1F1B(ScheduleGPipe):
 
     def actions(self) -> Iterator[Action]:
         (index,) = self.stages
-        ahead = min(self.count, self.num_stages - index)
-        for k in range(ahead):
-            yield Action("F", index, k)
-        for k in range(self.count):
-            yield Action("B", index, k)
-            if k + ahead < self.count:
-                yield Action("F", index, k + ahead)
+        return orders.one_forward_one_backward(index, self.num_stages, self.count)
 
 
 class ScheduleInterleaved1F1B(Schedule):
@@ -272,27 +258,7 @@ class ScheduleInterleaved1F1B(Schedule):
                 "Interleaved 1F1B requires the number of microbatches to be a multiple "
                 f"of the number of rounds ({rounds}), but got {self.count}."
             )
-        self.together = self.count // rounds  # microbatches of a stage, one by one
 
     def actions(self) -> Iterator[Action]:
         size, rank = self.group.size(), self.group.rank()
-        many, every = len(self.stages), len(self.stages) * self.count
-        ahead = (many - 1) * self.together + 2 * (size - 1 - rank)
-        ahead = min(ahead + 1, every)
-        done = {(kind, index): 0 for kind in "FB" for index in self.stages}
-
-        def action(kind: str, number: int) -> Action:
-            local = (number // self.together) % many
-            if kind == "B":
-                local = many - 1 - local
-            index = local * size + rank
-            k = done[kind, index]
-            done[kind, index] += 1
-            return Action(kind, index, k)
-
-        for number in range(ahead):
-            yield action("F", number)
-        for number in range(every):
-            yield action("B", number)
-            if number + ahead < every:
-                yield action("F", number + ahead)
+        return orders.interleaved(rank, size, len(self.stages), self.count)
