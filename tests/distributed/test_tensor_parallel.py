@@ -100,6 +100,7 @@ OPERATORS = {
     "views": (lambda x: x.unsqueeze(0).expand(3, -1, -1).permute(2, 0, 1), (4, 6)),
     "pad": (lambda x: F.pad(x, (1, 2)), (4, 6)),
     "any": (lambda x: (x > 1).any(1) | (x > 2).all(1), (4, 6)),
+    "amax": (lambda x: x[:3].amax(0), (5, 6)),
     "norm": (lambda x: weft.linalg.vector_norm(x, dim=1), (4, 6)),
 }  # fmt: skip
 

@@ -67,6 +67,13 @@ class FSDPModule:
 
     _unit: _Unit
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ArgumentError(
+            f"deepcopy: {type(self).__name__} has parts of parameters, and other "
+            "processes have the others; copy the module before fully_shard, and load "
+            "the state_dict into it"
+        )
+
     def unshard(self, async_op: bool = False) -> None:
         """Gather this module's parameters now; the next ``forward`` uses them."""
         refuse_capture("unshard")
@@ -308,11 +315,15 @@ class _Unit:
             for start, stop, k in self.gathered:
                 if start <= low and high <= stop:
                     first = array.__array_interface__["data"][0] - start
-                    return _Kept(k, first, array.shape, array.strides, saved.dtype)
+                    version = self.parameters[k].part._version
+                    return _Kept(k, first, array.shape, array.strides, version)
         return saved, saved._version
 
     def _unpack(self, kept: Any) -> Tensor:
         if isinstance(kept, _Kept):
+            p = self.parameters[kept.parameter]
+            if p.part._version != kept.version:
+                raise _changed(f"the parameter {p.name!r}")
             if self.whole is None:
                 self.unshard()
             assert self.whole is not None
@@ -321,11 +332,7 @@ class _Unit:
             return Tensor(np.ndarray(kept.shape, whole.dtype, memory, 0, kept.strides))
         saved, version = kept
         if saved._version != version:
-            raise AutogradError(
-                "one of the variables needed for gradient computation has been "
-                f"modified by an inplace operation: a tensor of shape "
-                f"{tuple(saved.shape)} that a sharded module has saved"
-            )
+            raise _changed(f"a tensor of shape {tuple(saved.shape)}")
         return saved
 
     # -- collectives
@@ -451,7 +458,14 @@ class _Kept:
     first: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: DType
+    version: int  # of the part
+
+
+def _changed(what: str) -> AutogradError:
+    return AutogradError(
+        "one of the variables needed for gradient computation has been modified by an "
+        f"inplace operation: {what}, which a sharded module has saved in forward"
+    )
 
 
 def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:

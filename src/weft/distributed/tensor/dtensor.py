@@ -98,6 +98,25 @@ class DTensor(Tracer):
     def grad(self) -> None:
         self.below.grad = None
 
+    @property
+    def data(self) -> Any:
+        """The same parts, cut off the tape."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        """Refer to the parts of another DTensor, of any dtype."""
+        mine = self.device_mesh, self.placements, self.shape
+        if (
+            not isinstance(value, DTensor)
+            or (value.device_mesh, value.placements, value.shape) != mine
+        ):
+            raise ArgumentError(
+                "data: expected a DTensor of the same mesh, placements and shape, "
+                f"{mine}, got {value!r}"
+            )
+        self.below.data = value.below
+
     def _whole(self) -> Placements:
         """The placements of a gradient: as here, with sums in place of terms."""
         return tuple(
