@@ -268,6 +268,33 @@ def grid(kind):
         np.testing.assert_allclose(one, other, 1e-10, 1e-12)
 
 
+def compiled():
+    """Stages are compiled, their schedule is not."""
+    rank, net = dist.get_rank(), model("mlp")
+    mine = nn.Sequential(*net.layers[2 * rank : 2 * rank + 2])
+    mine.compile()
+    run = Schedule1F1B(PipelineStage(mine, rank, 2), 4, loss_of)
+    optimizer = nets.adam(mine.parameters())
+    x, t = nets.batch("mlp")
+    plain = model("mlp")
+    step = nets.stepper(plain, nets.adam(plain.parameters()))
+    for _ in range(5):
+        optimizer.zero_grad()
+        found = []
+        if rank == 0:
+            run.step(x)
+        else:
+            run.step(target=t, losses=found)
+        optimizer.step()
+        want = step(x, t).item()
+        if rank == 1:
+            np.testing.assert_allclose(sum(found).item() / 4, want, 1e-12)
+
+
+def test_stages_are_compiled(worlds):
+    worlds.ok(compiled, 2)
+
+
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_stages_are_data_parallel(worlds, kind):
     worlds.ok(grid, 4, kind)

@@ -71,7 +71,7 @@ def operators():
     a, b = numbers(5, 6).requires_grad_(), numbers(6, 4, seed=1).requires_grad_()
     want = program(a, b)
     want.backward()
-    for places in list(itertools.product(PLACED, repeat=4))[::3]:
+    for places in list(itertools.product(PLACED, repeat=4))[::5]:
         one = distribute_tensor(a.detach().requires_grad_(), mesh, places[:2])
         other = distribute_tensor(b.detach().requires_grad_(), mesh, places[2:])
         out = program(one, other)
@@ -407,7 +407,7 @@ def held_of(name, p, pieces):
 @pytest.mark.parametrize(
     ("size", "sequence", "compiling", "shape"),
     [
-        (2, False, True, (1, 2)), (2, True, False, (1, 2)), (4, True, False, (2, 2)),
+        (2, False, True, (1, 2)), (4, True, False, (2, 2)),
     ],
 )  # fmt: skip
 def test_fifty_steps_are_those_of_one_process(worlds, size, sequence, compiling, shape):
