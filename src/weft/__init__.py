@@ -179,6 +179,7 @@ _LAZY = (
 )
 _LAZY_NAMES = {
     "from_dlpack": "interchange",
+    "parallel": "distributed.planning.search",
     "set_printoptions": "printing",
     "tree_flatten": "core.pytree",
     "tree_map": "core.pytree",

@@ -71,7 +71,7 @@ def samples(name, rng):
 
 NETS = {
     "mlp": MLP, "resnet": Residual, "lstm": Recurrent, "moe": Mixture,
-    "gpt": lambda: GPT(vocab=11, context=6, width=8, heads=2, layers=2),
+    "gpt": lambda: GPT(vocab=11, context=6, width=8, heads=2, layers=1),
 }  # fmt: skip
 
 

@@ -100,7 +100,8 @@ def needing_group(*names: str) -> dict[str, Callable[..., Any]]:
     return {name: refusing(name) for name in names}
 
 
-_LATER = ("fsdp", "nn", "optim", "pipelining", "tensor")  # imported when used
+# Imported when used.
+_LATER = ("fsdp", "full_state", "nn", "optim", "pipelining", "planning", "tensor")
 
 
 def __getattr__(name: str) -> Any:

@@ -67,6 +67,13 @@ class FSDPModule:
 
     _unit: _Unit
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ArgumentError(
+            f"deepcopy: {type(self).__name__} has parts of parameters, and other "
+            "processes have the others; copy the module before fully_shard, and load "
+            "the state_dict into it"
+        )
+
     def unshard(self, async_op: bool = False) -> None:
         """Gather this module's parameters now; the next ``forward`` uses them."""
         refuse_capture("unshard")
@@ -186,6 +193,7 @@ class _Parameter:
     def __init__(self, names: list[str], slots: list[Slot], sharded: DTensor) -> None:
         self.name, self.slots, self.sharded = names[0], slots, sharded
         sharded.below.requires_grad_(sharded.requires_grad)
+        sharded._unit = True  # type: ignore[attr-defined]
 
     @property
     def part(self) -> Tensor:
@@ -221,6 +229,11 @@ class _Unit:
         held: dict[int, tuple[Tensor, list[str], list[Slot]]] = {}
         for name, slot in _slots(module).items():
             value = slot[0][slot[1]]
+            if isinstance(value, DTensor) and not hasattr(value, "_unit"):
+                raise ArgumentError(
+                    f"fully_shard: {name} is a DTensor already; parameters that layers "
+                    "share out are averaged by DistributedDataParallel"
+                )
             plain = isinstance(value, Tensor) and not isinstance(value, DTensor)
             if plain and value._parameter and id(value) not in left_out:
                 _, names, slots = held.setdefault(id(value), (value, [], []))
@@ -302,11 +315,15 @@ class _Unit:
             for start, stop, k in self.gathered:
                 if start <= low and high <= stop:
                     first = array.__array_interface__["data"][0] - start
-                    return _Kept(k, first, array.shape, array.strides, saved.dtype)
+                    version = self.parameters[k].part._version
+                    return _Kept(k, first, array.shape, array.strides, version)
         return saved, saved._version
 
     def _unpack(self, kept: Any) -> Tensor:
         if isinstance(kept, _Kept):
+            p = self.parameters[kept.parameter]
+            if p.part._version != kept.version:
+                raise _changed(f"the parameter {p.name!r}")
             if self.whole is None:
                 self.unshard()
             assert self.whole is not None
@@ -315,11 +332,7 @@ class _Unit:
             return Tensor(np.ndarray(kept.shape, whole.dtype, memory, 0, kept.strides))
         saved, version = kept
         if saved._version != version:
-            raise AutogradError(
-                "one of the variables needed for gradient computation has been "
-                f"modified by an inplace operation: a tensor of shape "
-                f"{tuple(saved.shape)} that a sharded module has saved"
-            )
+            raise _changed(f"a tensor of shape {tuple(saved.shape)}")
         return saved
 
     # -- collectives
@@ -380,6 +393,15 @@ class _Unit:
                     found[k] = self._part_of(k, flat)
         return found
 
+    def send_pending(self) -> None:
+        """Send the gradients that were added up, and add their parts' to the parts."""
+        grads, self.pending = self.pending, []
+        if grads:
+            with weft.no_grad():
+                for p, g in zip(self.parameters, self.reduce(grads), strict=True):
+                    if g is not None:
+                        p.part.grad = _sum(p.part.grad, g.clone())
+
     def _wide(self, k: int, g: Tensor | None) -> Tensor:
         """A whole gradient in the dtype in which it is sent; zeros if there is none."""
         p = self.parameters[k]
@@ -436,7 +458,14 @@ class _Kept:
     first: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: DType
+    version: int  # of the part
+
+
+def _changed(what: str) -> AutogradError:
+    return AutogradError(
+        "one of the variables needed for gradient computation has been modified by an "
+        f"inplace operation: {what}, which a sharded module has saved in forward"
+    )
 
 
 def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -15,6 +15,8 @@ from weft.distributed.exchange import Exchange, describe
 from weft.distributed.groups import ProcessGroup, line_here
 from weft.distributed.links import Links, Message
 from weft.distributed.work import Work
+from weft.dtype import as_dtype
+from weft.ops.creation import zeros
 
 
 class _Receive(Exchange):
@@ -108,8 +110,9 @@ def send(
 
 
 def _send(
-    name: str, tensor: Tensor, dst: Any, group: Any, tag: int, group_dst: Any
-) -> Work | None:
+    name: str, tensor: Tensor, dst: Any, group: Any, tag: int, group_dst: Any,
+    **about: Any,
+) -> Work | None:  # fmt: skip
     check_tensor(name, tensor)
     refuse_capture(name)
     found = member(name, group)
@@ -117,7 +120,7 @@ def _send(
         return None
     rank = found.ranks[in_group(name, found, dst, group_dst)]
     links = found.world.links
-    call = _call(name, found, tensor, dst=rank, tag=tag)
+    call = _call(name, found, tensor, dst=rank, tag=tag, **about)
     if rank == links.rank:
         raise DistBackendError(f"{name}: rank {rank} cannot send to itself")
     link = links.links[rank]
@@ -206,6 +209,29 @@ def _recv(
         return [tensor]
 
     return _Receiving(one, finish)
+
+
+def sent(
+    tensor: Tensor, group: ProcessGroup, group_dst: int, tag: int, **about: Any
+) -> Work:
+    """Begin to send a tensor, and what it says about it."""
+    work = _send("isend", tensor, None, group, tag, group_dst, **about)
+    assert work is not None
+    return work
+
+
+def received(
+    group: ProcessGroup, group_src: int, tag: int, what: str
+) -> tuple[Tensor, dict[str, Any]]:
+    """The tensor that ``sent`` sends here, whatever its shape, and what is said of it.
+
+    ``what`` is what is waited for, in errors.
+    """
+    call = _call(f"recv of {what}", group, zeros(0), src=group_src, tag=tag)
+    _, message = _Receive(group, [group.ranks[group_src]], call, tag).receive()
+    theirs = message.header["call"]
+    array = message.payload.view(as_dtype(theirs["dtype"]).np)
+    return Tensor(array.reshape(theirs["shape"]).copy()), theirs["with"]
 
 
 class P2POp(NamedTuple):

@@ -600,6 +600,9 @@ WITHOUT_EFFECT = ("layout", "pin_memory")
 
 
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
+    if input._part is not input:  # processes share it out
+        made = _like(name, input._part, value, dtype, options)
+        return input._with_part(made)
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     if isinstance(value, Tensor):
         value = value.item()

@@ -52,12 +52,17 @@ def reduction(combine: str = "") -> Rule:
         for d in range(len(x.shape)):
             if d not in dims:
                 yield (d,), (d if keepdim else d - sum(e < d for e in dims),)
-            elif combine and x.shape[d] >= size:  # no piece is empty
+            elif combine == "sum" or (combine and _all_filled(x.shape[d], size)):
                 yield (d,), (combine,)
         if combine == "sum":
             yield ("sum",), ("sum",)
 
     return rule
+
+
+def _all_filled(length: int, size: int) -> bool:
+    """Whether no piece of an axis is empty, as ``chunk`` cuts it."""
+    return -(-length // size) * (size - 1) < length
 
 
 def along(
@@ -215,8 +220,7 @@ def multiplied(
     rows, columns = len(out.shape) - 2, len(out.shape) - 1
     yield (rows, None), (rows,)
     yield (None, columns), (columns,)
-    if x.shape[-1] >= size:
-        yield (columns, rows), ("sum",)
+    yield (columns, rows), ("sum",)
     for d in range(rows):
         yield (d, d), (d,)
     yield ("sum", None), ("sum",)

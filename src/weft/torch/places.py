@@ -43,6 +43,7 @@ MOVED = {
     "distributed._tensor": "distributed.tensor",
     "distributed._tensor.experimental": "distributed.tensor",
     "distributed.tensor.experimental": "distributed.tensor",
+    "distributed.checkpoint.state_dict": "distributed.full_state",
     "distributed._composable": "distributed",
     "distributed._composable.fsdp": "distributed.fsdp",
 }

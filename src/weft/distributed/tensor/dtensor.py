@@ -81,6 +81,8 @@ class DTensor(Tracer):
 
     @grad.setter
     def grad(self, value: Any) -> None:
+        if mode.capture is not None:
+            mode.capture.touch(self.below)
         if value is None:
             self.below.grad = None
             return
@@ -95,6 +97,25 @@ class DTensor(Tracer):
     @grad.deleter
     def grad(self) -> None:
         self.below.grad = None
+
+    @property
+    def data(self) -> Any:
+        """The same parts, cut off the tape."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        """Refer to the parts of another DTensor, of any dtype."""
+        mine = self.device_mesh, self.placements, self.shape
+        if (
+            not isinstance(value, DTensor)
+            or (value.device_mesh, value.placements, value.shape) != mine
+        ):
+            raise ArgumentError(
+                "data: expected a DTensor of the same mesh, placements and shape, "
+                f"{mine}, got {value!r}"
+            )
+        self.below.data = value.below
 
     def _whole(self) -> Placements:
         """The placements of a gradient: as here, with sums in place of terms."""

@@ -10,6 +10,7 @@ from weft import Tensor
 from weft.core.autocast import lowered
 from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
+from weft.graph.state_cells import On
 from weft.nn.functional.dropout import dropout
 from weft.ops.attention import attention
 
@@ -40,6 +41,14 @@ def scaled_dot_product_attention(
     if enable_gqa:
         options = dropout_p, is_causal, scale
         return _grouped(query, key, value, attn_mask, *options)
+    ring = _ring()
+    if ring is not None:
+        if attn_mask is not None or dropout_p:
+            raise ArgumentError(
+                "scaled_dot_product_attention: over a sequence in pieces, expected "
+                "neither a mask nor dropout; is_causal=True is there"
+            )
+        return ring(query, key, value, is_causal, scale)
     if dropout_p == 0 and query.dtype.is_floating_point:
         return attention(query, key, value, attn_mask, causal=is_causal, scale=scale)
     scores = (query * scale) @ key.transpose(-2, -1)  # (..., L, S)
@@ -55,6 +64,20 @@ def scaled_dot_product_attention(
     if dropout_p > 0:
         weights = dropout(weights, dropout_p)
     return weights @ value
+
+
+# What attends to a sequence of which this process has a piece, while there is one.
+SEQUENCE: dict[str, Any] = {"ring": None}
+
+
+def _ring() -> Any:
+    found = SEQUENCE["ring"]
+    if mode.capture is not None:
+        mode.capture.guard(
+            "whether a sequence is in pieces", lambda: SEQUENCE["ring"],
+            On(SEQUENCE, "ring", found),
+        )  # fmt: skip
+    return found
 
 
 def _softmax(scores: Tensor) -> Tensor:

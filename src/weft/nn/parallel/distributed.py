@@ -138,6 +138,7 @@ def share(tensors: Sequence[Tensor], group: Any) -> None:
         kinds.setdefault(one.dtype, []).append(one)
     with weft.no_grad():
         for some in kinds.values():
+            some = [one._part for one in some]
             flat = weft.cat([one.detach().reshape(-1) for one in some])
             dist.broadcast(flat, group=group, group_src=0)
             pieces = flat.split([one.numel() for one in some])
@@ -150,7 +151,7 @@ class _Bucket:
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
-        self.counts = [p.numel() for p in parameters]
+        self.counts = [p._part.numel() for p in parameters]
         self.left = len(parameters)
         self.flat: Any = None
         self.work: Any = None
@@ -199,6 +200,12 @@ class _Reducer:
     def syncs(self) -> bool:
         """Whether gradients are averaged now; alone there is nothing to average."""
         return self.owner.require_backward_grad_sync and self.size > 1
+
+    def average(self) -> None:
+        """Average the gradients that there are now."""
+        if self.size > 1:
+            self.next = 0
+            self._finish()
 
     def _arrived(self, p: Tensor) -> None:
         if not (self.active and self.syncs):
@@ -259,22 +266,22 @@ class _Reducer:
                     of=f"{len(some)} parameters, {zlib.crc32(names.encode()):08x}",
                 )  # fmt: skip
                 for p, piece in zip(
-                    some, flat.split([p.numel() for p in some]), strict=True
+                    some, flat.split([p._part.numel() for p in some]), strict=True
                 ):
                     _set(p, piece)
 
 
 def _grad(p: Tensor) -> Tensor:
     """A parameter's gradient; zeros if it has none."""
-    return weft.zeros_like(p) if p.grad is None else p.grad
+    return weft.zeros_like(p._part) if p.grad is None else p.grad._part
 
 
 def _set(p: Tensor, piece: Tensor) -> None:
     with weft.no_grad():
         if p.grad is None:
-            p.grad = piece.reshape(p.shape).clone()
+            p._part.grad = piece.reshape(p._part.shape).clone()
         else:
-            p.grad.copy_(piece.reshape(p.shape))
+            p.grad._part.copy_(piece.reshape(p._part.shape))
 
 
 def _cut(parameters: Sequence[Tensor], cap: int) -> Iterator[list[Tensor]]:

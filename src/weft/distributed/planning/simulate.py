@@ -1,0 +1,265 @@
+"""A step of training, simulated: who computes what when, and what is sent.
+
+The order of each process is that of the schedule which would run
+(``pipelining.orders``). An event is a microbatch's forward or backward in a stage; it
+begins when the process is free and its input has come. Collectives take the time of
+their rings.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from weft.distributed.pipelining import orders
+from weft.distributed.pipelining.orders import Action
+from weft.distributed.planning.cluster import Cluster
+from weft.distributed.planning.work import Layer, Work
+from weft.errors import ArgumentError
+
+SHARDING = ("none", "states", "all")  # what data parallel processes share out
+
+
+class Strategy(NamedTuple):
+    """How a model is shared out: ``data * tensor * pipeline`` processes.
+
+    ``rounds`` are the stages of each process, ``microbatch`` the samples of one,
+    ``sharding`` is ``states`` for ZeRO-1 and ``all`` for ``fully_shard``. With
+    ``recompute``, activations are computed again in backward; with ``sequence``, tensor
+    parallel processes share out what is between their products, too.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    microbatch: int = 1
+    rounds: int = 1
+    sharding: str = "none"
+    recompute: bool = False
+    sequence: bool = False
+
+    @property
+    def world(self) -> int:
+        """The number of processes."""
+        return self.data * self.tensor * self.pipeline
+
+
+class Estimate(NamedTuple):
+    """What is predicted of a strategy."""
+
+    seconds: float  # of a step
+    memory: float  # bytes of the process that has the most
+    sent: float  # bytes that such a process sends in a step
+    computing: float  # the share of the step in which it computes
+
+
+class _Stage(NamedTuple):
+    forward: float
+    backward: float
+    parameters: float
+    largest: float  # parameters of one layer
+    kept: float
+    passes: float
+    sent: float
+
+
+def simulate(work: Work, strategy: Strategy, cluster: Cluster) -> Estimate:
+    """The time, memory and traffic of a step.
+
+    >>> planning = weft.distributed.planning
+    >>> work = planning.transformer(
+    ...     layers=4, width=64, sequence=32, vocab=100, batch=8)
+    >>> cluster = planning.Cluster(flops=1e9, near=1e9, latency=1e-9)
+    >>> one = planning.simulate(work, planning.Strategy(), cluster)
+    >>> two = planning.simulate(work, planning.Strategy(data=2), cluster)
+    >>> 1.9 < one.seconds / two.seconds < 2
+    True
+    """
+    count = _microbatches(work, strategy)
+    number = strategy.pipeline * strategy.rounds
+    stages = [_stage(part, work, strategy, cluster) for part in _parts(work, number)]
+    hop = _hop(stages, strategy, cluster)
+    seconds, busy = _run(stages, strategy, count, hop)
+    shared, bytes_shared = _shared(stages, work, strategy, cluster)
+    sent = max(
+        count * (own.sent + 2 * own.passes * (strategy.pipeline > 1)) for own in stages
+    ) * strategy.rounds + bytes_shared  # fmt: skip
+    total = seconds + shared
+    return Estimate(total, _memory(stages, work, strategy, count), sent, busy / total)
+
+
+def _microbatches(work: Work, strategy: Strategy) -> int:
+    if strategy.sharding not in SHARDING:
+        raise ArgumentError(
+            f"Strategy: expected sharding of {', '.join(SHARDING)}, got "
+            f"{strategy.sharding!r}"
+        )
+    samples = strategy.data * strategy.microbatch
+    if min(strategy[:5]) < 1 or work.batch % samples:
+        raise ArgumentError(
+            f"simulate: a batch of {work.batch} does not divide into microbatches of "
+            f"{strategy.microbatch} on {strategy.data} processes"
+        )
+    count = work.batch // samples
+    if strategy.rounds > 1 and count % strategy.pipeline:
+        raise ArgumentError(
+            f"simulate: {count} microbatches are no multiple of {strategy.pipeline} "
+            "processes, as several stages of each need"
+        )
+    if strategy.pipeline * strategy.rounds > len(work.layers):
+        raise ArgumentError(
+            f"simulate: {len(work.layers)} layers do not make "
+            f"{strategy.pipeline * strategy.rounds} stages"
+        )
+    return count
+
+
+def _parts(work: Work, number: int) -> list[list[Layer]]:
+    """Layers in as many runs of about as many operations."""
+    total = sum(one.flops for one in work.layers)
+    parts: list[list[Layer]] = [[] for _ in range(number)]
+    done = 0.0
+    for k, one in enumerate(work.layers):
+        at = int((done + one.flops / 2) / total * number) if total else k
+        left = len(work.layers) - k  # every later stage needs a layer
+        first = next((s for s, part in enumerate(parts) if not part), number)
+        at = min(max(at, 0), number - 1, first)
+        if number - first >= left:
+            at = min(first, number - 1)
+        parts[at].append(one)
+        done += one.flops
+    return parts
+
+
+def _stage(
+    layers: list[Layer], work: Work, strategy: Strategy, cluster: Cluster
+) -> _Stage:
+    t, b = strategy.tensor, strategy.microbatch
+    whole = 1 if strategy.sequence else t
+    compute = (
+        b
+        / t
+        * sum(
+            x.flops / (cluster.flops * cluster.efficiency)
+            + (x.moved + x.alone * whole) / cluster.bandwidth
+            for x in layers
+        )
+    )
+    exchanged = b * sum(x.exchanges for x in layers)
+    ring, bytes_sent = _ring(exchanged, t, cluster.link(t), cluster)
+    forward = compute + ring + 2 * cluster.latency * (t > 1) * len(layers)
+    again = forward if strategy.recompute else 0.0
+    kept = sum(x.passes if strategy.recompute else x.kept / t for x in layers)
+    return _Stage(
+        forward, 2 * compute + (forward - compute) + again,
+        sum(x.parameters for x in layers) / t,
+        max((x.parameters for x in layers), default=0) / t,
+        b * kept, b * layers[-1].passes / t if layers else 0.0,
+        bytes_sent * (3 if strategy.recompute else 2),
+    )  # fmt: skip
+
+
+def _ring(
+    size: float, count: int, speed: float, cluster: Cluster
+) -> tuple[float, float]:
+    """The time of an ``all_reduce``, and what each process sends."""
+    if count == 1:
+        return 0.0, 0.0
+    sent = 2 * size * (count - 1) / count
+    return sent / speed, sent
+
+
+def _hop(stages: list[_Stage], strategy: Strategy, cluster: Cluster) -> float:
+    """The time of a message from a stage to the next."""
+    if strategy.pipeline == 1:
+        return 0.0
+    size = max(one.passes for one in stages)
+    return cluster.latency + size / cluster.link(2 * strategy.tensor)
+
+
+def _order(rank: int, strategy: Strategy, count: int) -> list[Action]:
+    size = strategy.pipeline
+    if strategy.rounds > 1:
+        return list(orders.interleaved(rank, size, strategy.rounds, count))
+    return list(orders.one_forward_one_backward(rank, size, count))
+
+
+def _run(
+    stages: list[_Stage], strategy: Strategy, count: int, hop: float
+) -> tuple[float, float]:
+    """When the last event ends, and how long the busiest process computes."""
+    size, last = strategy.pipeline, len(stages) - 1
+    waiting = [_order(rank, strategy, count) for rank in range(size)]
+    at, free, busy = [0] * size, [0.0] * size, [0.0] * size
+    done: dict[Action, float] = {}
+    ready = list(range(size))
+    while ready:
+        rank = ready.pop()
+        while at[rank] < len(waiting[rank]):
+            event = waiting[rank][at[rank]]
+            kind, stage, k = event
+            back = kind == "B"
+            needs = [Action("F", stage, k)] if back else []
+            beside = stage + 1 if back else stage - 1
+            if 0 <= beside <= last:
+                needs.append(Action(kind, beside, k))
+            if not all(need in done for need in needs):
+                break
+            came = [done[n] + hop * (n.stage != stage) for n in needs]
+            takes = stages[stage].backward if back else stages[stage].forward
+            free[rank] = done[event] = max([free[rank], *came]) + takes
+            busy[rank] += takes
+            at[rank] += 1
+            after = stage - 1 if back else stage + 1
+            if 0 <= after <= last and after % size not in (rank, *ready):
+                ready.append(after % size)
+    return max(free), max(busy)
+
+
+def _shared(
+    stages: list[_Stage], work: Work, strategy: Strategy, cluster: Cluster
+) -> tuple[float, float]:
+    """The time and bytes in which data parallel processes combine gradients."""
+    d = strategy.data
+    held = max(
+        sum(one.parameters for one in stages[rank :: strategy.pipeline])
+        for rank in range(strategy.pipeline)
+    )
+    size = held * work.itemsize
+    if d == 1:
+        return 0.0, 0.0
+    # gathering twice and reducing once, or reducing and gathering once
+    factor = 1.5 if strategy.sharding == "all" else 1.0
+    reach = strategy.world if strategy.tensor < cluster.per_machine else math.inf
+    seconds, sent = _ring(
+        factor * size, d, cluster.link(int(min(reach, 1 << 60))), cluster
+    )
+    return seconds + cluster.latency * math.log2(d), sent
+
+
+def _memory(stages: list[_Stage], work: Work, strategy: Strategy, count: int) -> float:
+    """The bytes of the process that needs the most."""
+    most = 0.0
+    d, size = strategy.data, strategy.pipeline
+    for rank in range(size):
+        own = stages[rank::size]
+        held = sum(one.parameters for one in own)
+        values, states = 2 * held * work.itemsize, held * work.states
+        if strategy.sharding != "none":
+            states /= d
+        if strategy.sharding == "all":
+            whole = max(one.largest for one in own) * work.itemsize
+            values = values / d + 2 * whole
+        ahead = min(count * strategy.rounds, _ahead(rank, strategy))
+        kept = ahead * max(one.kept for one in own)
+        most = max(most, values + states + kept)
+    return most
+
+
+def _ahead(rank: int, strategy: Strategy) -> int:
+    """Microbatches that a process holds at once, of all of its stages."""
+    if strategy.rounds == 1:
+        return strategy.pipeline - rank
+    return (
+        (strategy.rounds - 1) * strategy.pipeline + 2 * (strategy.pipeline - rank) - 1
+    )
