@@ -38,7 +38,12 @@ def load(source: Any) -> Model:
     ['two']
     """
     proto, folder = model_of(source)
-    return Model(proto, folder)
+    try:
+        return Model(proto, folder)
+    except WeftError:
+        raise
+    except _FAULTS as error:  # such as names that are no text
+        raise ModelError(f"the model is broken: {error}") from error
 
 
 class Model(nn.Module):
