@@ -178,6 +178,11 @@ class Model(nn.Module):
                 raise ModelError(
                     f"{step.label}: {error or type(error).__name__}"
                 ) from error
+            if any(step.outputs[len(results) :]):
+                raise ModelError(
+                    f"{step.label}: names {len(step.outputs)} results, and there are "
+                    f"{len(results)}"
+                )
             for name, value in zip(step.outputs, results, strict=False):
                 if name:
                     env[name] = value
