@@ -206,6 +206,13 @@ def test_suffix_and_weights_beside(tmp_path):
     assert not [f for f in tmp_path.iterdir() if f.name.endswith(".tmp")]
 
 
+def test_bits_of_unsigned_numbers_are_shifted():
+    x = weft.tensor([1, 6, 255], dtype=weft.uint8)
+    check(lambda x: (x << 1, x >> 2), (x,))
+    with pytest.raises(ModelError, match="unsigned numbers alone"):
+        weft.onnx.export(lambda x: x << 1, weft.tensor([1]))
+
+
 def test_names_and_several_results():
     model = weft.onnx.export(
         lambda x, y: {"sum": x + y, "parts": (x, y)}, (weft.ones(2), weft.ones(2)),

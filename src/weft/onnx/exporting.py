@@ -122,7 +122,7 @@ def _model(
             own = w.name(name)
             w.cells[variable] = own
             if not name.startswith("generator"):
-                weights[own] = np.ascontiguousarray(cell.get())
+                weights[own] = np.array(cell.get(), order="C")
     infos = []
     for node, name in zip(graph.inputs, starts, strict=True):
         w.values[node] = name

@@ -191,6 +191,19 @@ def _since(w: Writer, opset: int, op: str) -> str:
     return op
 
 
+def _shift(direction: str) -> Any:
+    def written(w: Writer, node: Any, x: str, y: str) -> str:
+        if node.dtype.is_signed or node.dtype is weft.bool:
+            raise Refused("ONNX shifts bits of unsigned numbers alone")
+        return w("BitShift", x, y, direction=direction)
+
+    return written
+
+
+rule("bitwise_left_shift")(_shift("LEFT"))
+rule("bitwise_right_shift")(_shift("RIGHT"))
+
+
 @rule("fmod")
 def _fmod(w: Writer, node: Any, x: str, y: str) -> str:
     return w("Mod", x, y, fmod=1)

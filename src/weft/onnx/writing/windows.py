@@ -20,12 +20,18 @@ def _pads(padding: Any) -> list[int]:
     return pads
 
 
+def _gaps(params: Any) -> list[int] | None:
+    """The dilation, where there is one: some libraries are slow with it."""
+    dilation = list(params["dilation"])
+    return None if all(d == 1 for d in dilation) else dilation
+
+
 @rule("conv conv_bias")
 def _conv(w: Writer, node: Any, *xs: str) -> str:
     p = node.params
     return w(
         "Conv", *xs, strides=list(p["stride"]), pads=_pads(p["padding"]),
-        dilations=list(p["dilation"]), group=p["groups"],
+        dilations=_gaps(p), group=p["groups"],
         kernel_shape=list(node.inputs[1].shape[2:]),
     )  # fmt: skip
 
@@ -42,7 +48,7 @@ def _conv_input_grad(w: Writer, node: Any, y: str, weight: str) -> str:
         extra.append(p["size"][k] - (whole - pads[k] - pads[rank + k]))
     return w(
         "ConvTranspose", y, weight, strides=list(p["stride"]), pads=pads,
-        dilations=list(p["dilation"]), group=p["groups"],
+        dilations=_gaps(p), group=p["groups"],
         output_padding=static(extra, "a transposed convolution"),
         kernel_shape=list(kernel),
     )  # fmt: skip
@@ -68,7 +74,7 @@ def _pool(w: Writer, node: Any, x: str, outputs: int) -> list[str]:
         raise Refused("pooling without batch and channels has no form in ONNX")
     return w.many(
         "MaxPool", outputs, x, kernel_shape=list(p["kernel"]), pads=before + after,
-        strides=list(p["stride"]), dilations=list(p["dilation"]),
+        strides=list(p["stride"]), dilations=_gaps(p),
     )  # fmt: skip
 
 
