@@ -159,6 +159,15 @@ def test_windows_and_resizing():
     check(program, image(2, 4, 9, 8))
 
 
+def test_overlapping_windows_are_one_node():
+    model = check(
+        lambda x: F.max_pool2d(x, 3, 2, 1), image(2, 3, 7, 7), image(1, 3, 7, 7),
+        dynamic_shapes=({0: BATCH},),
+    )  # fmt: skip
+    assert "Gather" not in {node.op_type for node in model.graph.node[-2:]}
+    assert model.graph.node[-2].op_type == "MaxPool"
+
+
 def test_places_that_are_written_and_read():
     def program(x):
         x = x.clone()

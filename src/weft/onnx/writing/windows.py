@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from weft.graph.ir import Node
 from weft.onnx.writing.writer import Refused, Writer, rule, static
 from weft.ops.resample import lists_of
 
@@ -85,6 +87,52 @@ def _same(a: Any, b: Any) -> bool:
 @rule("max_pool")
 def _max_pool(w: Writer, node: Any, x: str) -> str:
     return _pool(w, node, x, 1)[0]
+
+
+def index_of_maxima(node: Any) -> Any:
+    """The node of the places that a node picks the largest elements of windows at.
+
+    Where windows overlap, pooling is captured as places, and elements at those:
+
+        reshape(take(reshape(x), reshape(index + reshape(arange(images) * size))))
+    """
+    names = ("reshape", "take", "reshape", "add", "max_pool_index")
+    path = _path(node, names, (0, 1, 0, 0))
+    if not path:
+        return None
+    take, add, index = path[1], path[3], path[4]
+    start = add.inputs[1]
+    start = start.inputs[0] if getattr(start.op, "name", "") == "expand" else start
+    offsets = _path(start, ("reshape", "mul", "arange"), (0, 0))
+    flat = take.inputs[0]
+    if (
+        not offsets
+        or flat.op.name != "reshape"
+        or flat.inputs[0] is not index.inputs[0]
+    ):
+        return None
+    factor, count = offsets[1].inputs[1], offsets[2].params
+    factor = factor.params.get("value") if isinstance(factor, Node) else factor
+    size = math.prod(index.inputs[0].shape[2:])
+    whole = _same(factor, size) and (count["start"], count["step"]) == (0, 1)
+    return index if whole and _same(node.shape, index.shape) else None
+
+
+def _path(node: Any, names: Any, inputs: Any) -> list[Any]:
+    """The nodes from one on, by their inputs' positions; none if a name differs."""
+    found = [node]
+    for name, place in zip(names, (*inputs, None), strict=True):
+        if not isinstance(node, Node) or node.op.name != name:
+            return []
+        if place is not None:
+            node = node.inputs[place]
+            found.append(node)
+    return found
+
+
+def pooled(w: Writer, index: Any) -> str:
+    """The largest elements of the windows that a node finds the places of."""
+    return _pool(w, index, w.read(index.inputs[0]), 1)[0]
 
 
 @rule("max_pool_index")
