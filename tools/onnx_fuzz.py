@@ -209,8 +209,8 @@ def given_to(model: Any) -> list[Any]:
 
 def attempt(content: bytes) -> str:
     """What became of a file: ran, refused, or a failure with its text."""
-    signal.signal(signal.SIGALRM, _late)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGPROF, _late)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     loops = False
     try:
         model = weft.onnx.load(content)
@@ -228,7 +228,7 @@ def attempt(content: bytes) -> str:
             return "no arguments"
         return f"failure: {traceback.format_exc(limit=-4)}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def given_fault(error: BaseException) -> bool:

@@ -219,7 +219,6 @@ class Model(nn.Module):
         every = {
             "opset": program.opsets.get(""),
             "outputs": wanted[-1] + 1 if wanted else 0,
-            "training": self.training,
             "outside": env,
             "model": self,
         }

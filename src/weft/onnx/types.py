@@ -35,7 +35,7 @@ TYPES: dict[int, DType] = {
     24: weft.float8_e8m0fnu,
 }
 NUMBERS = {dtype: number for number, dtype in TYPES.items()}
-LARGEST = 1 << 33  # elements that one operator of a model may make from nothing
+LARGEST = 1 << 31  # elements that one operator of a model may make from nothing
 
 
 def dtype_of(number: int) -> DType:

@@ -90,7 +90,7 @@ def constant(
 
 def _dense(proto: Any) -> np.ndarray:
     shape = bounded(tuple(proto.dims))
-    if math.prod(shape) > 1 << 28:
+    if math.prod(shape) > 1 << 26:
         raise ModelError(f"a sparse constant of the shape {list(shape)} is too large")
     values, places = array_of(proto.values), array_of(proto.indices)
     if places.ndim == 2:

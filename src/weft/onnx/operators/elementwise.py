@@ -34,23 +34,6 @@ enter("LessOrEqual", lambda x, y: weft.le(x, y))
 enter("Where", lambda condition, x, y: weft.where(condition, x, y))
 
 
-def old_axis(y: Tensor, x: Tensor, axis: int | None) -> Tensor:
-    """The second operand of opset 6 and before, put along the first one's axis."""
-    if axis is None or y.ndim == 0:
-        return y
-    start = axis % x.ndim
-    return y.reshape(*y.shape, *(1,) * (x.ndim - start - y.ndim))
-
-
-def _arithmetic(function: Any) -> Any:
-    def run(
-        x: Tensor, y: Tensor, *, axis: int | None = None, broadcast: int = 0
-    ) -> Tensor:
-        return function(x, old_axis(y, x, axis))
-
-    return run
-
-
 def _div(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype.is_floating_point:
         return x / y
@@ -65,11 +48,11 @@ def _pow(x: Tensor, y: Tensor) -> Tensor:
     return weft.pow(x.double(), y.double()).to(x.dtype)
 
 
-enter("Add", _arithmetic(weft.add))
-enter("Sub", _arithmetic(weft.sub))
-enter("Mul", _arithmetic(weft.mul))
-enter("Div", _arithmetic(_div))
-enter("Pow", _arithmetic(_pow))
+enter("Add", lambda x, y: weft.add(x, y))
+enter("Sub", lambda x, y: weft.sub(x, y))
+enter("Mul", lambda x, y: weft.mul(x, y))
+enter("Div", _div)
+enter("Pow", _pow)
 
 
 @operator("Mod")

@@ -147,13 +147,10 @@ def _new_sizes(
 
 @operator("Upsample", static=(1,))
 def upsample(
-    x: Tensor, given: Any = None, *, scales: Any = None, mode: str = "nearest",
-    height_scale: float = 1.0, width_scale: float = 1.0,
+    x: Tensor, given: Any = None, *, scales: Any = None, mode: str = "nearest"
 ) -> Tensor:  # fmt: skip
     """An image in larger sizes, as before opset 10."""
     factors = numbers(given) if given is not None else scales
-    factors = factors or [1.0, 1.0, height_scale, width_scale]
-    mode = "linear" if mode == "bilinear" else mode
     return resize(
         x, weft.tensor(list(factors), dtype=weft.float64), mode=mode, opset=10
     )
