@@ -30,7 +30,7 @@ def reasons():
     return {case.name: TOOL.run(case, backend.prepare) for case in CASES}
 
 
-CASES = TOOL.cases()
+CASES = [*TOOL.cases(), *TOOL.stored()]
 INSIDE = {case.name for case in CASES if not TOOL.outside(case)}
 
 

@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 import onnx
 import weft
 from weft import nn
+from weft.cli import export as cli
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.onnx import ModelError
@@ -213,6 +214,34 @@ def test_suffix_and_weights_beside(tmp_path):
     x = weft.randn(1, 4)
     assert weft.allclose(weft.onnx.load(path)(x), net(x))
     assert not [f for f in tmp_path.iterdir() if f.name.endswith(".tmp")]
+
+
+def test_weights_that_are_too_large_for_one_file_go_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(weft.onnx.exporting, "LARGEST", 100)
+    net, path = nn.Linear(8, 4), str(tmp_path / "net.onnx")
+    assert weft.export(net, weft.ones(1, 8), path) == [path, f"{path}.data"]
+    x = weft.randn(1, 8)
+    assert weft.allclose(weft.onnx.load(path)(x), net(x))
+    with pytest.raises(ArgumentError, match="weights need a path"):
+        weft.onnx.export(net, x)
+
+
+@pytest.mark.parametrize("dtype", [weft.float16, weft.bfloat16, weft.float64])
+def test_weights_of_other_types(dtype):
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU()).to(dtype)
+    x = weft.randn(3, 8).to(dtype)
+    again = weft.onnx.load(weft.onnx.export(net, x))
+    assert again(x).dtype is dtype
+    assert (again(x) == net(x)).all()
+
+
+def test_the_command_writes_onnx(tmp_path):
+    program = tmp_path / "net.pt2"
+    net = nn.Linear(3, 2)
+    weft.export.save(weft.export.export(net, (weft.ones(1, 3),)), program)
+    path = str(tmp_path / "net.onnx")
+    assert cli.run(str(program), path, "inside") == path
+    assert weft.allclose(weft.onnx.load(path)(weft.ones(1, 3)), net(weft.ones(1, 3)))
 
 
 def test_bits_of_unsigned_numbers_are_shifted():

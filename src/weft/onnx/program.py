@@ -17,7 +17,7 @@ from weft.onnx.errors import ModelError, library
 from weft.onnx.reading import array_of
 from weft.onnx.registry import TABLE, Operator
 
-OLDEST = 7  # the version from which on operators are read
+OLDEST = 6  # the version from which on operators are read
 MOST_STEPS = 200_000
 DEEPEST = 64  # functions in functions, graphs in graphs
 

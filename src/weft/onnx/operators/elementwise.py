@@ -20,16 +20,10 @@ enter("Round", lambda x: weft.round(x))
 enter("IsNaN", lambda x: weft.isnan(x))
 enter("Not", lambda x: weft.logical_not(x))
 enter("BitwiseNot", lambda x: weft.bitwise_not(x))
-enter("And", lambda x, y: weft.logical_and(x, y))
-enter("Or", lambda x, y: weft.logical_or(x, y))
-enter("Xor", lambda x, y: weft.logical_xor(x, y))
 enter("BitwiseAnd", lambda x, y: weft.bitwise_and(x, y))
 enter("BitwiseOr", lambda x, y: weft.bitwise_or(x, y))
 enter("BitwiseXor", lambda x, y: weft.bitwise_xor(x, y))
-enter("Equal", lambda x, y: weft.eq(x, y))
-enter("Greater", lambda x, y: weft.gt(x, y))
 enter("GreaterOrEqual", lambda x, y: weft.ge(x, y))
-enter("Less", lambda x, y: weft.lt(x, y))
 enter("LessOrEqual", lambda x, y: weft.le(x, y))
 enter("Where", lambda condition, x, y: weft.where(condition, x, y))
 
@@ -48,11 +42,23 @@ def _pow(x: Tensor, y: Tensor) -> Tensor:
     return weft.pow(x.double(), y.double()).to(x.dtype)
 
 
-enter("Add", lambda x, y: weft.add(x, y))
-enter("Sub", lambda x, y: weft.sub(x, y))
-enter("Mul", lambda x, y: weft.mul(x, y))
-enter("Div", _div)
-enter("Pow", _pow)
+def _of_two(function: Any) -> Any:
+    """A function of two tensors; opset 6 says where the axes of the second are."""
+
+    def run(x: Tensor, y: Tensor, *, axis: Any = None, broadcast: int = 0) -> Tensor:
+        if axis is not None:
+            y = y.reshape(*y.shape, *(1,) * (x.ndim - axis % x.ndim - y.ndim))
+        return function(x, y)
+
+    return run
+
+
+for _name, _function in {
+    "Add": weft.add, "Sub": weft.sub, "Mul": weft.mul, "Div": _div, "Pow": _pow,
+    "And": weft.logical_and, "Or": weft.logical_or, "Xor": weft.logical_xor,
+    "Equal": weft.eq, "Greater": weft.gt, "Less": weft.lt,
+}.items():  # fmt: skip
+    enter(_name, _of_two(_function))
 
 
 @operator("Mod")

@@ -20,9 +20,10 @@ def _channels(v: Tensor, x: Tensor) -> Tensor:
 def batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *,
     epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1,
-    training_mode: int = 0, outputs: int = 1,
+    training_mode: int = 0, is_test: int = 0, outputs: int = 1, opset: int,
 ) -> Any:  # fmt: skip
     """Channels of mean 0 and variance 1, scaled and moved."""
+    training_mode = not is_test if opset < 7 else training_mode
     if not spatial:
         raise ModelError("statistics of each element (spatial=0) are not supported")
     kept = mean, var
@@ -128,12 +129,12 @@ def mean_variance_normalization(x: Tensor, *, axes: Any = (0, 2, 3)) -> Tensor:
 @operator("Dropout", static=(1, 2))
 def dropout(
     x: Tensor, ratio_: Any = None, mode: Any = None, *, ratio: float = 0.5,
-    seed: int | None = None,
+    seed: int | None = None, is_test: int = 0,
     outputs: int = 1, opset: int,
 ) -> Any:  # fmt: skip
     """Elements set to zero at random, in training alone."""
     share = number(ratio_, ratio)
-    runs = opset >= 12 and bool(number(mode, False))
+    runs = bool(number(mode, False)) if opset >= 12 else opset < 7 and not is_test
     if not runs or share == 0:
         kept = weft.ones(x.shape, dtype=weft.bool if opset >= 10 else x.dtype)
         return (x, kept) if outputs > 1 else x

@@ -14,7 +14,7 @@ enter("MatMul", lambda x, y: weft.matmul(x, y))
 @operator("Gemm")
 def gemm(
     a: Tensor, b: Tensor, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0,
-    transA: int = 0, transB: int = 0,
+    transA: int = 0, transB: int = 0, broadcast: int = 0,
 ) -> Tensor:  # fmt: skip
     """``alpha * a @ b + beta * c``, of matrices that may be transposed."""
     out = weft.matmul(a.T if transA else a, b.T if transB else b)

@@ -125,7 +125,7 @@ def rnn(
     x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: Any = None,
     initial: Any = None, *, hidden_size: Any = None, direction: str = "forward",
     activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None,
-    clip: Any = None, layout: int = 0,
+    clip: Any = None, layout: int = 0, output_sequence: int = 1,
 ) -> Any:  # fmt: skip
     """A recurrent layer of one gate."""
     functions = _functions(activations, ["Tanh"], _count(direction), activation_alpha,
@@ -147,6 +147,7 @@ def gru(
     initial: Any = None, *, hidden_size: Any = None, direction: str = "forward",
     activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None,
     clip: Any = None, layout: int = 0, linear_before_reset: int = 0,
+    output_sequence: int = 1,
 ) -> Any:  # fmt: skip
     """A layer of gated recurrent units."""
     functions = _functions(activations, ["Sigmoid", "Tanh"], _count(direction),
@@ -182,7 +183,7 @@ def lstm(
     initial_h: Any = None, initial_c: Any = None, p: Any = None, *,
     hidden_size: Any = None, direction: str = "forward", activations: Any = None,
     activation_alpha: Any = None, activation_beta: Any = None, clip: Any = None,
-    layout: int = 0, input_forget: int = 0,
+    layout: int = 0, input_forget: int = 0, output_sequence: int = 1,
 ) -> Any:  # fmt: skip
     """A layer of long short-term memory, with peepholes ``p``."""
     functions = _functions(activations, ["Sigmoid", "Tanh", "Tanh"], _count(direction),
