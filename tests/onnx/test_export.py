@@ -202,6 +202,20 @@ def test_a_model_goes_there_and_back_and_learns(tmp_path):
     assert len(files) == 2
 
 
+def test_a_gpt_goes_there_and_back_and_learns():
+    net = weft.models.GPT(vocab=20, context=16, width=16, heads=2, layers=1).eval()
+    ids = weft.randint(0, 20, (2, 8))
+    again = weft.onnx.load(weft.onnx.export(net, ids))
+    for one in (net, again):
+        F.cross_entropy(one(ids).reshape(-1, 20), ids.reshape(-1)).backward()
+    mine = dict(again.named_parameters())
+    assert mine.keys() == dict(net.named_parameters()).keys()
+    for name, value in net.named_parameters():
+        np.testing.assert_allclose(
+            mine[name].grad.numpy(), value.grad.numpy(), rtol=1e-4, atol=1e-6
+        )
+
+
 def test_suffix_and_weights_beside(tmp_path):
     net = nn.Linear(4, 2)
     path = str(tmp_path / "net.onnx")

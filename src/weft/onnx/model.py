@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -154,7 +155,8 @@ class Model(nn.Module):
 
     def run(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for inputs by their names."""
-        found = self.call(self._program, given, {})
+        with _device_of(given):
+            found = self.call(self._program, given, {})
         return tuple(_result(value) for value in found)
 
     def call(
@@ -205,7 +207,7 @@ class Model(nn.Module):
         if not op.plain:
             static = op.static
             values = [
-                self._tensor(v) if type(v) is np.ndarray and k not in static else v
+                tensor(v) if type(v) is np.ndarray and k not in static else v
                 for k, v in enumerate(values)
             ]
         while values and values[-1] is None:
@@ -223,11 +225,6 @@ class Model(nn.Module):
             "model": self,
         }
         return {name: every[name] for name in step.operator.context}
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        if array.dtype == object:
-            return tensor(array)
-        return weft.from_numpy(array)
 
     def _defined(self, program: Program, step: Step, values: Sequence[Any]) -> Program:
         """The program by which ONNX defines an operator for inputs of some types."""
@@ -266,6 +263,14 @@ class Model(nn.Module):
 
 _FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
            RuntimeError, MemoryError, RecursionError)  # fmt: skip
+
+
+def _device_of(given: Mapping[str, Any]) -> Any:
+    """Where the tensors are that a run makes: where its first argument is."""
+    for value in given.values():
+        if isinstance(value, Tensor) and value.device.type != "cpu":
+            return value.device
+    return contextlib.nullcontext()
 
 
 def _taken(owner: nn.Module, name: str) -> bool:
