@@ -11,6 +11,7 @@ import weft
 from weft import Tensor
 from weft.onnx.errors import ModelError
 from weft.onnx.registry import operator
+from weft.onnx.types import tensor
 
 _DOMAIN = "ai.onnx.ml"
 
@@ -105,8 +106,8 @@ def label_encoder(
         raise ModelError("labels that are strings are not supported")
     keys = keys_int64s or keys_floats or keys_tensor.tolist()
     if values_tensor is not None:
-        values = weft.from_numpy(values_tensor)
-        default = weft.from_numpy(default_tensor).reshape(())
+        values = tensor(values_tensor)
+        default = tensor(default_tensor).reshape(())
     elif values_int64s:
         values, default = weft.tensor(list(values_int64s)), default_int64
     else:
@@ -221,7 +222,7 @@ def _ensemble(
         table[place[tree, node], column] += weight
     at = _leaves(x, roots, list(modes), features, values, jump(yes), jump(no),
                  missing or ())  # fmt: skip
-    found = weft.from_numpy(table)[at]  # (B, trees, outputs)
+    found = tensor(table)[at]  # (B, trees, outputs)
     if aggregate == "MIN":
         y = weft.amin(found, 1)
     elif aggregate == "MAX":
@@ -303,5 +304,5 @@ def tf_idf_vectorizer(
     if weights is not None and mode != "TF":
         share[list(ngram_indexes)] = weights
     counts = (counts > 0) * share if mode == "IDF" else counts * share
-    found = weft.from_numpy(counts.astype(np.float32))
+    found = tensor(counts.astype(np.float32))
     return found.reshape(*x.shape[:-1], counts.shape[1])

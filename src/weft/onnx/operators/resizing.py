@@ -12,7 +12,7 @@ from weft import Tensor
 from weft.nn import functional as F
 from weft.onnx.errors import ModelError
 from weft.onnx.registry import operator
-from weft.onnx.types import bounded, numbers
+from weft.onnx.types import bounded, numbers, tensor
 from weft.ops.resample import Taps, resample_op
 
 _ROUND: dict[str, Any] = {
@@ -115,10 +115,10 @@ def resize(
         if how == "tf_crop_and_resize":
             shape = [count if k == axis else 1 for k in range(x.ndim)]
             beyond = (at < 0) | (at > size - 1)
-            outside.append(weft.from_numpy(beyond).reshape(shape))
+            outside.append(tensor(beyond).reshape(shape))
         if mode == "nearest":
             index = np.clip(_ROUND[nearest](at), 0, size - 1).astype(np.int64)
-            x = x.index_select(axis, weft.from_numpy(index))
+            x = x.index_select(axis, tensor(index))
         else:
             taps = _taps(mode, size, at, factor if antialias else 1.0,
                          cubic_coeff_a, exclude_outside)  # fmt: skip
