@@ -98,8 +98,16 @@ def test_trees_that_come_back_are_refused():
         net(weft.from_numpy(X))
 
 
-def test_labels_that_are_strings_are_refused():
+def test_labels_may_be_strings():
     proto = model("LinearClassifier", ("label", "scores"), (8, 1),
-                  coefficients=[1.0] * 6, classlabels_strings=["a", "b"])  # fmt: skip
-    with pytest.raises(ModelError, match="strings are not supported"):
-        weft.onnx.load(proto)(weft.from_numpy(X))
+                  coefficients=[1.0, 0, 0, 0, 1, 0, 0, 0, 1],
+                  classlabels_strings=["a", "b", "c"])  # fmt: skip
+    labels, scores = weft.onnx.load(proto)(weft.from_numpy(X))
+    assert labels.tolist() == ["abc"[k] for k in X.argmax(1)]
+    assert (scores.numpy() == X).all()
+
+
+def test_scores_by_labels():
+    proto = model("ZipMap", classlabels_strings=["a", "b", "c"])
+    rows = weft.onnx.load(proto)(weft.from_numpy(X))
+    assert [row["b"].item() for row in rows] == X[:, 1].tolist()

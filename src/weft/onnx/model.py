@@ -280,11 +280,8 @@ def _taken(owner: nn.Module, name: str) -> bool:
 def _result(value: Any) -> Any:
     if isinstance(value, list):
         return [_result(one) for one in value]
-    return (
-        tensor(value)
-        if isinstance(value, np.ndarray) and value.dtype.kind != "U"
-        else value
-    )
+    known = isinstance(value, np.ndarray) and value.dtype.kind != "U"
+    return tensor(value) if known else value
 
 
 def _checked(name: str, value: Any, declared: Any, sizes: dict[str, Any]) -> Any:

@@ -143,13 +143,20 @@ def linear_classifier(
     return _classified(y, labels, post_transform)
 
 
-def _labels(ints: Any, strings: Any) -> list[int]:
-    if not ints:
-        raise ModelError("labels that are strings are not supported")
-    return list(ints)
+def _labels(ints: Any, strings: Any) -> list[Any]:
+    if not ints and not strings:
+        raise ModelError("expected labels of classes")
+    return list(ints or strings)
 
 
-def _classified(y: Tensor, labels: list[int], post: str) -> tuple[Tensor, Tensor]:
+def _chosen(labels: list[Any], place: Tensor) -> Any:
+    """The labels at some places: a tensor, or an array of strings."""
+    if isinstance(labels[0], str):
+        return np.array(labels)[place.cpu().numpy()]
+    return weft.tensor(labels)[place]
+
+
+def _classified(y: Tensor, labels: list[Any], post: str) -> tuple[Any, Tensor]:
     if y.shape[-1] == 1 and len(labels) == 2:
         place = (y[:, 0] > (0.5 if post == "NONE" else 0)).long()
         positive = _post(y, "NONE" if post == "SOFTMAX" else post)
@@ -159,7 +166,16 @@ def _classified(y: Tensor, labels: list[int], post: str) -> tuple[Tensor, Tensor
             scores = weft.softmax(scores, -1)
     else:
         place, scores = weft.argmax(y, -1), _post(y, post)
-    return weft.tensor(labels)[place], scores
+    return _chosen(labels, place), scores
+
+
+@operator("ZipMap", domain=_DOMAIN)
+def zip_map(
+    x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None
+) -> Any:
+    """For each example a dictionary of scores by labels."""
+    labels = _labels(classlabels_int64s, classlabels_strings)
+    return ([dict(zip(labels, row, strict=True)) for row in x],)
 
 
 _COMPARE: dict[str, Any] = {
@@ -270,10 +286,10 @@ def tree_ensemble_classifier(
                   nodes_missing_value_tracks_true, weights,
                   1 if single else len(labels), "SUM", base_values)  # fmt: skip
     if not single:
-        return weft.tensor(labels)[weft.argmax(y, -1)], _post(y, post_transform)
+        return _chosen(labels, weft.argmax(y, -1)), _post(y, post_transform)
     place = (y[:, 0] > (0.5 if post_transform == "NONE" else 0)).long()
     one = _post(y, post_transform)
-    return weft.tensor(labels)[place], weft.cat([1 - one, one], 1)
+    return _chosen(labels, place), weft.cat([1 - one, one], 1)
 
 
 @operator("TfIdfVectorizer")
