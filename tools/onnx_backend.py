@@ -19,8 +19,6 @@ import numpy as np
 # floats of eight bits.
 OTHER_TYPES = {8: "strings"} | dict.fromkeys((*range(17, 27),), "narrow types")
 EXCEPTIONS = {
-    "test_ai_onnx_ml_tree_ensemble_set_membership": "TreeEnsemble is not known",
-    "test_ai_onnx_ml_tree_ensemble_single_tree": "TreeEnsemble is not known",
     "test_attention_4d_causal_fp16": "rounds less often in float16",
     "test_attention_4d_causal_fp16_expanded": "rounds less often in float16",
     "test_basic_deform_conv_with_padding": "2e-7 where a sum is 0",
