@@ -5,9 +5,11 @@ import pathlib
 
 import numpy as np
 import pytest
+from toy_device import Toy
 
 import onnx
 import weft
+from weft.errors import DeviceError
 from weft.onnx import backend
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -30,7 +32,14 @@ def reasons():
     return {case.name: TOOL.run(case, backend.prepare) for case in CASES}
 
 
-CASES = TOOL.cases()
+@pytest.fixture
+def toy():
+    device = weft.register_device(Toy())
+    yield device
+    weft.unregister_device(device.name)
+
+
+CASES = [*TOOL.cases(), *TOOL.stored()]
 INSIDE = {case.name for case in CASES if not TOOL.outside(case)}
 
 
@@ -66,3 +75,26 @@ def test_run_node_and_questions():
     assert not backend.is_compatible(onnx.helper.make_model(graph))
     with pytest.raises(weft.onnx.ModelError, match="device CPU"):
         backend.prepare(model, "CUDA")
+
+
+def outcome_on(device, case):
+    """The error of a test whose tensors are on a device; nothing if it passes."""
+    inputs, outputs = ([TOOL.plain(x) for x in xs] for xs in case.data_sets[0])
+    if not all(isinstance(x, np.ndarray) for x in (*inputs, *outputs)):
+        return ""  # sequences and values that are absent
+    try:
+        net = weft.onnx.load(case.model).to(device)
+        with weft.no_grad():
+            found = net(*(weft.from_numpy(x.copy()).to(device) for x in inputs))
+    except DeviceError as error:
+        return str(error)
+    found = found if isinstance(found, tuple) else (found,)
+    TOOL.compare(outputs, [y.cpu().numpy() for y in found], case.rtol, case.atol)
+    return ""
+
+
+def test_models_run_on_a_second_device(toy):
+    tested = [c for c in CASES if c.name in INSIDE - TOOL.EXCEPTIONS.keys()]
+    failed = {c.name for c in tested if outcome_on(toy, c)}
+    assert {name for name in failed if not name.startswith("test_bitcast")} == set()
+    assert len(toy.ran) > 3000

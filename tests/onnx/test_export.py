@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 import onnx
 import weft
 from weft import nn
+from weft.cli import export as cli
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.onnx import ModelError
@@ -159,6 +160,15 @@ def test_windows_and_resizing():
     check(program, image(2, 4, 9, 8))
 
 
+def test_overlapping_windows_are_one_node():
+    model = check(
+        lambda x: F.max_pool2d(x, 3, 2, 1), image(2, 3, 7, 7), image(1, 3, 7, 7),
+        dynamic_shapes=({0: BATCH},),
+    )  # fmt: skip
+    assert "Gather" not in {node.op_type for node in model.graph.node[-2:]}
+    assert model.graph.node[-2].op_type == "MaxPool"
+
+
 def test_places_that_are_written_and_read():
     def program(x):
         x = x.clone()
@@ -192,6 +202,20 @@ def test_a_model_goes_there_and_back_and_learns(tmp_path):
     assert len(files) == 2
 
 
+def test_a_gpt_goes_there_and_back_and_learns():
+    net = weft.models.GPT(vocab=20, context=16, width=16, heads=2, layers=1).eval()
+    ids = weft.randint(0, 20, (2, 8))
+    again = weft.onnx.load(weft.onnx.export(net, ids))
+    for one in (net, again):
+        F.cross_entropy(one(ids).reshape(-1, 20), ids.reshape(-1)).backward()
+    mine = dict(again.named_parameters())
+    assert mine.keys() == dict(net.named_parameters()).keys()
+    for name, value in net.named_parameters():
+        np.testing.assert_allclose(
+            mine[name].grad.numpy(), value.grad.numpy(), rtol=1e-4, atol=1e-6
+        )
+
+
 def test_suffix_and_weights_beside(tmp_path):
     net = nn.Linear(4, 2)
     path = str(tmp_path / "net.onnx")
@@ -204,6 +228,41 @@ def test_suffix_and_weights_beside(tmp_path):
     x = weft.randn(1, 4)
     assert weft.allclose(weft.onnx.load(path)(x), net(x))
     assert not [f for f in tmp_path.iterdir() if f.name.endswith(".tmp")]
+
+
+def test_weights_that_are_too_large_for_one_file_go_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(weft.onnx.exporting, "LARGEST", 100)
+    net, path = nn.Linear(8, 4), str(tmp_path / "net.onnx")
+    assert weft.export(net, weft.ones(1, 8), path) == [path, f"{path}.data"]
+    x = weft.randn(1, 8)
+    assert weft.allclose(weft.onnx.load(path)(x), net(x))
+    with pytest.raises(ArgumentError, match="weights need a path"):
+        weft.onnx.export(net, x)
+
+
+@pytest.mark.parametrize("dtype", [weft.float16, weft.bfloat16, weft.float64])
+def test_weights_of_other_types(dtype):
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU()).to(dtype)
+    x = weft.randn(3, 8).to(dtype)
+    again = weft.onnx.load(weft.onnx.export(net, x))
+    assert again(x).dtype is dtype
+    assert (again(x) == net(x)).all()
+
+
+def test_the_command_writes_onnx(tmp_path):
+    program = tmp_path / "net.pt2"
+    net = nn.Linear(3, 2)
+    weft.export.save(weft.export.export(net, (weft.ones(1, 3),)), program)
+    path = str(tmp_path / "net.onnx")
+    assert cli.run(str(program), path, "inside") == path
+    assert weft.allclose(weft.onnx.load(path)(weft.ones(1, 3)), net(weft.ones(1, 3)))
+
+
+def test_bits_of_unsigned_numbers_are_shifted():
+    x = weft.tensor([1, 6, 255], dtype=weft.uint8)
+    check(lambda x: (x << 1, x >> 2), (x,))
+    with pytest.raises(ModelError, match="unsigned numbers alone"):
+        weft.onnx.export(lambda x: x << 1, weft.tensor([1]))
 
 
 def test_names_and_several_results():

@@ -44,21 +44,21 @@ def programs_of(entries: Mapping[str, Any], dynamic_shapes: Any) -> Programs:
     What no entry point changes becomes constant. Everything else is state.
     """
     runs = {
-        name: _captured(name, program, example, dynamic_shapes)
+        name: captured_entry(name, program, example, dynamic_shapes)
         for name, (program, example) in entries.items()
     }
     cells = _Cells([run for run, _ in runs.values()])
     made = []
     for name, (run, ranges) in runs.items():
         graph = _with_state(run, cells)
-        outputs = output_names(run)
+        outputs = output_names_of(run)
         variables = {v.name: cells.names[id(v)] for v in _variables(graph)}
         made.append(Program(name, graph, ranges, outputs, variables))
     used = {part for one in made for part in one.state.values()}
     return Programs(made, {k: v for k, v in cells.first.items() if k in used})
 
 
-def _captured(
+def captured_entry(
     name: str, program: Any, example: Any, dynamic_shapes: Any
 ) -> tuple[Captured, dict[str, ValueRange]]:
     if isinstance(program, Captured):
@@ -153,7 +153,7 @@ def _with_state(run: Captured, cells: _Cells) -> Graph:
     return dead_code(freeze(graph, final))
 
 
-def output_names(run: Captured) -> list[str]:
+def output_names_of(run: Captured) -> list[str]:
     """Names of the results: keys of dictionaries, or numbers."""
     names = _paths(run.outs, "")
     found = [n for n, v in zip(names, run.values, strict=True) if hasattr(v, "type")]

@@ -26,7 +26,9 @@ from weft.onnx.types import NUMBERS
 def _array(value: Any) -> Any:
     if isinstance(value, list):
         return [_array(one) for one in value]
-    return value.detach().numpy() if isinstance(value, Tensor) else value
+    if isinstance(value, dict):
+        return {key: _array(one) for key, one in value.items()}
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 
 class WeftRep(BackendRep):

@@ -13,7 +13,7 @@ import weft
 from weft.autograd.modes import no_grad
 from weft.errors import ArgumentError
 from weft.export.exported_program import ExportedProgram
-from weft.export.programs import _captured, output_names
+from weft.export.programs import captured_entry, output_names_of
 from weft.graph import ir
 from weft.graph.captured_program import TENSOR, Captured
 from weft.graph.labels import labels_of
@@ -61,7 +61,7 @@ def export(
             f"onnx.export: expected an opset from {OLDEST} to {newest}, got {opset}"
         )
     with no_grad():
-        run, _ = _captured("model", program, example, dynamic_shapes)
+        run, _ = captured_entry("model", program, example, dynamic_shapes)
     labels = _labels(program, example, run)
     model, weights = _model(run, labels, opset, input_names, output_names)
     place = None if path is None else os.fspath(path)
@@ -112,7 +112,7 @@ def _model(
     load_all()
     graph = dead_code(run.graph)
     w = Writer(opset)
-    ends = _named("output_names", outputs, output_names(run))
+    ends = _named("output_names", outputs, output_names_of(run))
     starts = _named("input_names", inputs, labels)
     w.taken |= {*starts, *ends}
     weights: dict[str, np.ndarray] = {}
@@ -122,7 +122,7 @@ def _model(
             own = w.name(name)
             w.cells[variable] = own
             if not name.startswith("generator"):
-                weights[own] = np.ascontiguousarray(cell.get())
+                weights[own] = np.array(cell.get(), order="C")
     infos = []
     for node, name in zip(graph.inputs, starts, strict=True):
         w.values[node] = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,12 @@ def load(source: Any) -> Model:
     ['two']
     """
     proto, folder = model_of(source)
-    return Model(proto, folder)
+    try:
+        return Model(proto, folder)
+    except WeftError:
+        raise
+    except _FAULTS as error:  # such as names that are no text
+        raise ModelError(f"the model is broken: {error}") from error
 
 
 class Model(nn.Module):
@@ -149,7 +155,8 @@ class Model(nn.Module):
 
     def run(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for inputs by their names."""
-        found = self.call(self._program, given, {})
+        with _device_of(given):
+            found = self.call(self._program, given, {})
         return tuple(_result(value) for value in found)
 
     def call(
@@ -173,6 +180,11 @@ class Model(nn.Module):
                 raise ModelError(
                     f"{step.label}: {error or type(error).__name__}"
                 ) from error
+            if any(step.outputs[len(results) :]):
+                raise ModelError(
+                    f"{step.label}: names {len(step.outputs)} results, and there are "
+                    f"{len(results)}"
+                )
             for name, value in zip(step.outputs, results, strict=False):
                 if name:
                     env[name] = value
@@ -195,7 +207,7 @@ class Model(nn.Module):
         if not op.plain:
             static = op.static
             values = [
-                self._tensor(v) if type(v) is np.ndarray and k not in static else v
+                tensor(v) if type(v) is np.ndarray and k not in static else v
                 for k, v in enumerate(values)
             ]
         while values and values[-1] is None:
@@ -209,16 +221,10 @@ class Model(nn.Module):
         every = {
             "opset": program.opsets.get(""),
             "outputs": wanted[-1] + 1 if wanted else 0,
-            "training": self.training,
             "outside": env,
             "model": self,
         }
         return {name: every[name] for name in step.operator.context}
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        if array.dtype == object:
-            return tensor(array)
-        return weft.from_numpy(array)
 
     def _defined(self, program: Program, step: Step, values: Sequence[Any]) -> Program:
         """The program by which ONNX defines an operator for inputs of some types."""
@@ -259,6 +265,14 @@ _FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
            RuntimeError, MemoryError, RecursionError)  # fmt: skip
 
 
+def _device_of(given: Mapping[str, Any]) -> Any:
+    """Where the tensors are that a run makes: where its first argument is."""
+    for value in given.values():
+        if isinstance(value, Tensor) and value.device.type != "cpu":
+            return value.device
+    return contextlib.nullcontext()
+
+
 def _taken(owner: nn.Module, name: str) -> bool:
     return hasattr(owner, name)
 
@@ -266,11 +280,8 @@ def _taken(owner: nn.Module, name: str) -> bool:
 def _result(value: Any) -> Any:
     if isinstance(value, list):
         return [_result(one) for one in value]
-    return (
-        tensor(value)
-        if isinstance(value, np.ndarray) and value.dtype.kind != "U"
-        else value
-    )
+    known = isinstance(value, np.ndarray) and value.dtype.kind != "U"
+    return tensor(value) if known else value
 
 
 def _checked(name: str, value: Any, declared: Any, sizes: dict[str, Any]) -> Any:

@@ -17,7 +17,8 @@ from weft.onnx.errors import ModelError, library
 from weft.onnx.reading import array_of
 from weft.onnx.registry import TABLE, Operator
 
-MOST_STEPS = 1_000_000
+OLDEST = 6  # the version from which on operators are read
+MOST_STEPS = 200_000
 DEEPEST = 64  # functions in functions, graphs in graphs
 
 
@@ -58,13 +59,35 @@ def label_of(node: Any) -> str:
     return f"{node.op_type} {name!r}"
 
 
+def _check_version(domain: str, version: int) -> None:
+    """Refuse versions of operators whose meaning is not known here."""
+    newest = library().defs.onnx_opset_version() if domain == "" else version
+    if not 1 <= version <= newest:
+        raise ModelError(
+            f"operators of {domain or 'ai.onnx'}: expected a version from 1 to "
+            f"{newest}, got {version}"
+        )
+
+
+def _check_age(label: str, schema: Any, version: int) -> None:
+    """Refuse operators that meant something else before the oldest version read."""
+    if version < OLDEST and schema is not None and schema.domain == "":
+        then = schema_of(schema.name, OLDEST, "")
+        if then is None or then.since_version != schema.since_version:
+            raise ModelError(
+                f"{label}: operators of version {version} are not read where they "
+                f"changed before {OLDEST}; onnx.version_converter makes a newer model"
+            )
+
+
 class Preparer:
     """Makes programs of a model's graphs and functions."""
 
     def __init__(self, model: Any, folder: str | None = None) -> None:
         self.folder = folder
         self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
-        self.opsets.setdefault("", 1 if not self.opsets else 0)
+        for domain, version in self.opsets.items():
+            _check_version(domain, version)
         self.functions = {
             (domain_of(f.domain), f.name, f.overload): f for f in model.functions
         }
@@ -181,6 +204,7 @@ class Preparer:
             )
         if schema is not None:
             _check_counts(label, schema, node)
+        _check_age(label, schema, version)
         if found is None:
             return self._defined(node, schema, refs, names, program, depth)
         for place, name in enumerate(inputs):
@@ -239,8 +263,6 @@ class Preparer:
                     f"{label}: expected the attribute {name!r} to be a {kind.name}"
                 )
             if name not in found.attributes:
-                if known is not None and name in known:
-                    continue  # one of older versions, or of training alone
                 raise ModelError(
                     f"{label}: expected the attributes {sorted(found.attributes)}, "
                     f"got {name!r}"

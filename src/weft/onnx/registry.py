@@ -8,7 +8,6 @@ keywords, whose defaults are ONNX's. A function that asks for it gets
 
     opset       the version of the operators that the model uses
     outputs     the number of outputs that are wanted
-    training    whether the model trains
     outside     values outside of a graph among its attributes, by name
     model       the model that runs, for graphs among its attributes
 
@@ -22,7 +21,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-CONTEXT = ("opset", "outputs", "training", "outside", "model")
+CONTEXT = ("opset", "outputs", "outside", "model")
 
 
 class Operator(NamedTuple):

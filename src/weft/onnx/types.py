@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.dtype import DType
 from weft.onnx.errors import ModelError
@@ -35,7 +36,7 @@ TYPES: dict[int, DType] = {
     24: weft.float8_e8m0fnu,
 }
 NUMBERS = {dtype: number for number, dtype in TYPES.items()}
-LARGEST = 1 << 33  # elements that one operator of a model may make from nothing
+LARGEST = 1 << 31  # elements that one operator of a model may make from nothing
 
 
 def dtype_of(number: int) -> DType:
@@ -64,7 +65,8 @@ def tensor(value: Any) -> Tensor:
     """A tensor of a value: an array that is known, or a tensor as it is."""
     if isinstance(value, np.ndarray):
         if value.dtype != object:
-            return weft.from_numpy(value)
+            made = weft.from_numpy(value)
+            return made if mode.device is None else made.to(mode.device)
         flat = [weft.full((), n, dtype=weft.int64) for n in value.ravel().tolist()]
         return weft.stack(flat).reshape(value.shape) if flat else weft.empty(0).long()
     if isinstance(value, Tensor):

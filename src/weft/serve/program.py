@@ -15,7 +15,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType
 from weft.errors import ArgumentError, ShapeError, WeftError
 from weft.export.files import load_program
-from weft.export.programs import output_names
+from weft.export.programs import output_names_of
 from weft.graph.captured_program import TENSOR, Captured
 from weft.nn import Module
 
@@ -63,7 +63,7 @@ class Served:
         self.given = program.given
         self.structure = program.ins
         self.inputs = [Field(n.name, n.dtype, n.shape) for n in program.graph.inputs]
-        names = output_names(program)
+        names = output_names_of(program)
         outputs = [v for v in program.values if hasattr(v, "type")]
         self.outputs = [
             Field(name, v.dtype, v.shape)

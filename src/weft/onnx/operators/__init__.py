@@ -6,7 +6,7 @@ import importlib
 FAMILIES = ("elementwise", "casting", "shaping", "indexing", "reducing", "products",
             "convolution", "pooling", "normalizing", "activation", "losses", "resizing",
             "regions", "recurrent", "control", "sequences", "attention", "quantized",
-            "random", "signal", "training", "classical")  # fmt: skip
+            "random", "signal", "training", "classical", "trees")  # fmt: skip
 
 
 @functools.cache

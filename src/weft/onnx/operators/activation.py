@@ -15,7 +15,14 @@ enter("Softplus", lambda x: weft.logaddexp(x, weft.zeros_like(x)))
 enter("Softsign", lambda x: x / (1 + x.abs()))
 enter("Mish", lambda x: x * weft.tanh(weft.logaddexp(x, weft.zeros_like(x))))
 enter("HardSwish", lambda x: x * (x / 6 + 0.5).clamp(0, 1))
-enter("PRelu", lambda x, slope: weft.where(x < 0, x * slope, x))
+
+
+@operator("PRelu")
+def prelu(x: Tensor, slope: Tensor, *, opset: int) -> Tensor:
+    """Below zero a slope, which opset 6 gives for each channel."""
+    if opset < 7 and slope.ndim == 1 and x.ndim > 2:
+        slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
+    return weft.where(x < 0, x * slope, x)
 
 
 @operator("LeakyRelu")

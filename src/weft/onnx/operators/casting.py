@@ -19,7 +19,7 @@ _MIXED: dict[DType, float] = {weft.float8_e4m3fn: 448.0, weft.float8_e4m3fnuz: 2
           weft.float8_e5m2: 57344.0, weft.float8_e5m2fnuz: 57344.0}  # fmt: skip
 
 
-def _cast(x: Tensor, wanted: DType, saturate: int) -> Tensor:
+def cast_to(x: Tensor, wanted: DType, saturate: int) -> Tensor:
     largest = _MIXED.get(wanted)
     if largest is None or x.dtype == wanted:
         return x.to(wanted)
@@ -40,7 +40,7 @@ def cast(x: Tensor, *, to: Any, saturate: int = 1, round_mode: str = "up") -> Te
         from onnx import TensorProto
 
         to = TensorProto.DataType.Value(to)
-    return _cast(x, dtype_of(to), saturate)
+    return cast_to(x, dtype_of(to), saturate)
 
 
 @operator("CastLike")
@@ -48,7 +48,7 @@ def cast_like(
     x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up"
 ) -> Tensor:
     """Elements as those of another tensor."""
-    return _cast(x, like.dtype, saturate)
+    return cast_to(x, like.dtype, saturate)
 
 
 @operator("BitCast")
@@ -90,7 +90,7 @@ def constant(
 
 def _dense(proto: Any) -> np.ndarray:
     shape = bounded(tuple(proto.dims))
-    if math.prod(shape) > 1 << 28:
+    if math.prod(shape) > 1 << 26:
         raise ModelError(f"a sparse constant of the shape {list(shape)} is too large")
     values, places = array_of(proto.values), array_of(proto.indices)
     if places.ndim == 2:

@@ -1,4 +1,4 @@
-"""Classical models (``ai.onnx.ml``): linear models, scaling, trees."""
+"""Classical models (``ai.onnx.ml``): linear models, scaling, labels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import weft
 from weft import Tensor
 from weft.onnx.errors import ModelError
 from weft.onnx.registry import operator
+from weft.onnx.types import tensor
 
 _DOMAIN = "ai.onnx.ml"
 
 
-def _post(scores: Tensor, kind: str) -> Tensor:
+def posted(scores: Tensor, kind: str) -> Tensor:
     """Scores as probabilities."""
     if kind == "LOGISTIC":
         return weft.sigmoid(scores)
@@ -28,7 +29,8 @@ def _post(scores: Tensor, kind: str) -> Tensor:
     return scores
 
 
-def _row(values: Any) -> Tensor:
+def row_of(values: Any) -> Tensor:
+    """A vector of some numbers."""
     return weft.tensor(list(values), dtype=weft.float32)
 
 
@@ -41,7 +43,7 @@ def binarizer(x: Tensor, *, threshold: float = 0.0) -> Tensor:
 @operator("Scaler", domain=_DOMAIN)
 def scaler(x: Tensor, *, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
     """Columns moved and scaled."""
-    return (x.float() - _row(offset)) * _row(scale)
+    return (x.float() - row_of(offset)) * row_of(scale)
 
 
 @operator("Imputer", domain=_DOMAIN)
@@ -51,7 +53,7 @@ def imputer(
 ) -> Tensor:  # fmt: skip
     """One value of columns replaced by another."""
     if x.dtype.is_floating_point:
-        new, old = _row(imputed_value_floats).to(x.dtype), replaced_value_float
+        new, old = row_of(imputed_value_floats).to(x.dtype), replaced_value_float
         hit = weft.isnan(x) if np.isnan(old) else x == old
     else:
         new = weft.tensor(list(imputed_value_int64s)).to(x.dtype)
@@ -105,12 +107,12 @@ def label_encoder(
         raise ModelError("labels that are strings are not supported")
     keys = keys_int64s or keys_floats or keys_tensor.tolist()
     if values_tensor is not None:
-        values = weft.from_numpy(values_tensor)
-        default = weft.from_numpy(default_tensor).reshape(())
+        values = tensor(values_tensor)
+        default = tensor(default_tensor).reshape(())
     elif values_int64s:
         values, default = weft.tensor(list(values_int64s)), default_int64
     else:
-        values, default = _row(values_floats), default_float
+        values, default = row_of(values_floats), default_float
     out = weft.zeros(x.shape, dtype=values.dtype) + default
     for key, value in zip(keys, values, strict=True):
         hit = weft.isnan(x) if key != key else x == weft.tensor(key).to(x.dtype)
@@ -124,8 +126,8 @@ def linear_regressor(
     post_transform: str = "NONE", targets: int = 1,
 ) -> Tensor:  # fmt: skip
     """Sums of weighted columns."""
-    y = x.float() @ _row(coefficients).reshape(targets, -1).T
-    return _post(y if intercepts is None else y + _row(intercepts), post_transform)
+    y = x.float() @ row_of(coefficients).reshape(targets, -1).T
+    return posted(y if intercepts is None else y + row_of(intercepts), post_transform)
 
 
 @operator("LinearClassifier", domain=_DOMAIN)
@@ -135,144 +137,47 @@ def linear_classifier(
     classlabels_strings: Any = None,
 ) -> Any:  # fmt: skip
     """The class of the largest weighted sum, and all sums."""
-    labels = _labels(classlabels_ints, classlabels_strings)
+    labels = labels_of(classlabels_ints, classlabels_strings)
     rows = len(coefficients) // x.shape[-1]
-    y = x.float() @ _row(coefficients).reshape(rows, -1).T
-    y = y if intercepts is None else y + _row(intercepts)
+    y = x.float() @ row_of(coefficients).reshape(rows, -1).T
+    y = y if intercepts is None else y + row_of(intercepts)
     return _classified(y, labels, post_transform)
 
 
-def _labels(ints: Any, strings: Any) -> list[int]:
-    if not ints:
-        raise ModelError("labels that are strings are not supported")
-    return list(ints)
+def labels_of(ints: Any, strings: Any) -> list[Any]:
+    """The labels of classes, whichever kind is given."""
+    if not ints and not strings:
+        raise ModelError("expected labels of classes")
+    return list(ints or strings)
 
 
-def _classified(y: Tensor, labels: list[int], post: str) -> tuple[Tensor, Tensor]:
+def chosen(labels: list[Any], place: Tensor) -> Any:
+    """The labels at some places: a tensor, or an array of strings."""
+    if isinstance(labels[0], str):
+        return np.array(labels)[place.cpu().numpy()]
+    return weft.tensor(labels)[place]
+
+
+def _classified(y: Tensor, labels: list[Any], post: str) -> tuple[Any, Tensor]:
     if y.shape[-1] == 1 and len(labels) == 2:
         place = (y[:, 0] > (0.5 if post == "NONE" else 0)).long()
-        positive = _post(y, "NONE" if post == "SOFTMAX" else post)
+        positive = posted(y, "NONE" if post == "SOFTMAX" else post)
         rest = 1 - positive if post == "LOGISTIC" else -positive
         scores = weft.cat([rest, positive], 1)
         if post == "SOFTMAX":
             scores = weft.softmax(scores, -1)
     else:
-        place, scores = weft.argmax(y, -1), _post(y, post)
-    return weft.tensor(labels)[place], scores
+        place, scores = weft.argmax(y, -1), posted(y, post)
+    return chosen(labels, place), scores
 
 
-_COMPARE: dict[str, Any] = {
-    "BRANCH_LEQ": weft.le, "BRANCH_LT": weft.lt, "BRANCH_GTE": weft.ge,
-    "BRANCH_GT": weft.gt, "BRANCH_EQ": weft.eq, "BRANCH_NEQ": weft.ne,
-}  # fmt: skip
-
-
-def _leaves(
-    x: Tensor, roots: list[int], modes: list[str], features: Any, values: Any,
-    yes: Any, no: Any, missing: Any,
-) -> Tensor:  # fmt: skip
-    """The node (B, trees) at which each example leaves each tree."""
-    count = len(modes)
-    if not all(0 <= k < count for k in (*roots, *yes, *no)):
-        raise ModelError("a tree has branches to nodes that are not there")
-    unknown = set(modes) - {*_COMPARE, "LEAF"}
-    if unknown:
-        raise ModelError(f"a tree has nodes of unknown modes {sorted(unknown)}")
-    depth = _depth(roots, modes, yes, no)
-    at = weft.tensor(roots).unsqueeze(0).expand(x.shape[0], -1)
-    columns, cuts = weft.tensor(list(features)), weft.tensor(list(values)).to(x.dtype)
-    left, right = weft.tensor(list(yes)), weft.tensor(list(no))
-    follows = weft.tensor([bool(m) for m in missing] or [False] * count)
-    rules = sorted(set(modes) - {"LEAF"})
-    kinds = weft.tensor([rules.index(m) if m != "LEAF" else -1 for m in modes])
-    for _ in range(depth):
-        value, cut, kind = weft.gather(x, 1, columns[at]), cuts[at], kinds[at]
-        goes = weft.isnan(value) & follows[at]
-        for k, rule in enumerate(rules):
-            goes = goes | ((kind == k) & _COMPARE[rule](value, cut))
-        at = weft.where(kind < 0, at, weft.where(goes, left[at], right[at]))
-    return at
-
-
-def _depth(roots: list[int], modes: list[str], yes: Any, no: Any) -> int:
-    """The most branches on a way; trees without an end are refused."""
-    level, depth = set(roots), 0
-    while True:
-        level = {k for n in level if modes[n] != "LEAF" for k in (yes[n], no[n])}
-        if not level:
-            return depth
-        depth += 1
-        if depth > len(modes):
-            raise ModelError("a tree has branches that come back to a node")
-
-
-def _ensemble(
-    x: Tensor, ids: Any, trees: Any, modes: Any, features: Any, values: Any, yes: Any,
-    no: Any, missing: Any, weights: Any, outputs: int, aggregate: str, base: Any,
-) -> Tensor:  # fmt: skip
-    place = {key: k for k, key in enumerate(zip(trees, ids, strict=True))}
-    roots = [place[tree, 0] for tree in dict.fromkeys(trees)]
-    jump = lambda targets: [  # noqa: E731
-        place.get((tree, t), 0) if mode != "LEAF" else 0
-        for tree, t, mode in zip(trees, targets, modes, strict=True)
-    ]
-    table = np.zeros((len(modes), outputs), np.float32)
-    for tree, node, column, weight in zip(*weights, strict=True):
-        table[place[tree, node], column] += weight
-    at = _leaves(x, roots, list(modes), features, values, jump(yes), jump(no),
-                 missing or ())  # fmt: skip
-    found = weft.from_numpy(table)[at]  # (B, trees, outputs)
-    if aggregate == "MIN":
-        y = weft.amin(found, 1)
-    elif aggregate == "MAX":
-        y = weft.amax(found, 1)
-    else:
-        y = found.sum(1)
-        y = y / len(roots) if aggregate == "AVERAGE" else y
-    return y if base is None else y + _row(base)
-
-
-@operator("TreeEnsembleRegressor", domain=_DOMAIN)
-def tree_ensemble_regressor(
-    x: Tensor, *, nodes_nodeids: Any, nodes_treeids: Any, nodes_modes: Any,
-    nodes_featureids: Any, nodes_values: Any, nodes_truenodeids: Any,
-    nodes_falsenodeids: Any, target_ids: Any, target_nodeids: Any, target_treeids: Any,
-    target_weights: Any, nodes_missing_value_tracks_true: Any = None,
-    nodes_hitrates: Any = None, aggregate_function: str = "SUM",
-    base_values: Any = None, n_targets: int = 1, post_transform: str = "NONE",
-) -> Tensor:  # fmt: skip
-    """The sums of the leaves that examples come to."""
-    weights = (target_treeids, target_nodeids, target_ids, target_weights)
-    y = _ensemble(x, nodes_nodeids, nodes_treeids, nodes_modes, nodes_featureids,
-                  nodes_values, nodes_truenodeids, nodes_falsenodeids,
-                  nodes_missing_value_tracks_true, weights, n_targets,
-                  aggregate_function, base_values)  # fmt: skip
-    return _post(y, post_transform)
-
-
-@operator("TreeEnsembleClassifier", domain=_DOMAIN)
-def tree_ensemble_classifier(
-    x: Tensor, *, nodes_nodeids: Any, nodes_treeids: Any, nodes_modes: Any,
-    nodes_featureids: Any, nodes_values: Any, nodes_truenodeids: Any,
-    nodes_falsenodeids: Any, class_ids: Any, class_nodeids: Any, class_treeids: Any,
-    class_weights: Any, nodes_missing_value_tracks_true: Any = None,
-    nodes_hitrates: Any = None, base_values: Any = None, post_transform: str = "NONE",
-    classlabels_int64s: Any = None, classlabels_strings: Any = None,
-) -> Any:  # fmt: skip
-    """The class with most in the leaves that examples come to, and all sums."""
-    labels = _labels(classlabels_int64s, classlabels_strings)
-    single = len(labels) == 2 and len(set(class_ids)) == 1
-    columns = [0 if single else c for c in class_ids]
-    weights = (class_treeids, class_nodeids, columns, class_weights)
-    y = _ensemble(x, nodes_nodeids, nodes_treeids, nodes_modes, nodes_featureids,
-                  nodes_values, nodes_truenodeids, nodes_falsenodeids,
-                  nodes_missing_value_tracks_true, weights,
-                  1 if single else len(labels), "SUM", base_values)  # fmt: skip
-    if not single:
-        return weft.tensor(labels)[weft.argmax(y, -1)], _post(y, post_transform)
-    place = (y[:, 0] > (0.5 if post_transform == "NONE" else 0)).long()
-    one = _post(y, post_transform)
-    return weft.tensor(labels)[place], weft.cat([1 - one, one], 1)
+@operator("ZipMap", domain=_DOMAIN)
+def zip_map(
+    x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None
+) -> Any:
+    """For each example a dictionary of scores by labels."""
+    labels = labels_of(classlabels_int64s, classlabels_strings)
+    return ([dict(zip(labels, row, strict=True)) for row in x],)
 
 
 @operator("TfIdfVectorizer")
@@ -303,5 +208,5 @@ def tf_idf_vectorizer(
     if weights is not None and mode != "TF":
         share[list(ngram_indexes)] = weights
     counts = (counts > 0) * share if mode == "IDF" else counts * share
-    found = weft.from_numpy(counts.astype(np.float32))
+    found = tensor(counts.astype(np.float32))
     return found.reshape(*x.shape[:-1], counts.shape[1])

@@ -20,35 +20,12 @@ enter("Round", lambda x: weft.round(x))
 enter("IsNaN", lambda x: weft.isnan(x))
 enter("Not", lambda x: weft.logical_not(x))
 enter("BitwiseNot", lambda x: weft.bitwise_not(x))
-enter("And", lambda x, y: weft.logical_and(x, y))
-enter("Or", lambda x, y: weft.logical_or(x, y))
-enter("Xor", lambda x, y: weft.logical_xor(x, y))
 enter("BitwiseAnd", lambda x, y: weft.bitwise_and(x, y))
 enter("BitwiseOr", lambda x, y: weft.bitwise_or(x, y))
 enter("BitwiseXor", lambda x, y: weft.bitwise_xor(x, y))
-enter("Equal", lambda x, y: weft.eq(x, y))
-enter("Greater", lambda x, y: weft.gt(x, y))
 enter("GreaterOrEqual", lambda x, y: weft.ge(x, y))
-enter("Less", lambda x, y: weft.lt(x, y))
 enter("LessOrEqual", lambda x, y: weft.le(x, y))
 enter("Where", lambda condition, x, y: weft.where(condition, x, y))
-
-
-def old_axis(y: Tensor, x: Tensor, axis: int | None) -> Tensor:
-    """The second operand of opset 6 and before, put along the first one's axis."""
-    if axis is None or y.ndim == 0:
-        return y
-    start = axis % x.ndim
-    return y.reshape(*y.shape, *(1,) * (x.ndim - start - y.ndim))
-
-
-def _arithmetic(function: Any) -> Any:
-    def run(
-        x: Tensor, y: Tensor, *, axis: int | None = None, broadcast: int = 0
-    ) -> Tensor:
-        return function(x, old_axis(y, x, axis))
-
-    return run
 
 
 def _div(x: Tensor, y: Tensor) -> Tensor:
@@ -65,11 +42,23 @@ def _pow(x: Tensor, y: Tensor) -> Tensor:
     return weft.pow(x.double(), y.double()).to(x.dtype)
 
 
-enter("Add", _arithmetic(weft.add))
-enter("Sub", _arithmetic(weft.sub))
-enter("Mul", _arithmetic(weft.mul))
-enter("Div", _arithmetic(_div))
-enter("Pow", _arithmetic(_pow))
+def _of_two(function: Any) -> Any:
+    """A function of two tensors; opset 6 says where the axes of the second are."""
+
+    def run(x: Tensor, y: Tensor, *, axis: Any = None, broadcast: int = 0) -> Tensor:
+        if axis is not None:
+            y = y.reshape(*y.shape, *(1,) * (x.ndim - axis % x.ndim - y.ndim))
+        return function(x, y)
+
+    return run
+
+
+for _name, _function in {
+    "Add": weft.add, "Sub": weft.sub, "Mul": weft.mul, "Div": _div, "Pow": _pow,
+    "And": weft.logical_and, "Or": weft.logical_or, "Xor": weft.logical_xor,
+    "Equal": weft.eq, "Greater": weft.gt, "Less": weft.lt,
+}.items():  # fmt: skip
+    enter(_name, _of_two(_function))
 
 
 @operator("Mod")

@@ -7,6 +7,7 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.nn import functional as F
+from weft.onnx.errors import ModelError
 from weft.onnx.registry import operator
 from weft.onnx.types import number
 
@@ -19,10 +20,12 @@ def _channels(v: Tensor, x: Tensor) -> Tensor:
 def batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *,
     epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1,
-    training_mode: int = 0, is_test: int = 1, consumed_inputs: Any = None,
-    outputs: int = 1, opset: int,
+    training_mode: int = 0, is_test: int = 0, outputs: int = 1, opset: int,
 ) -> Any:  # fmt: skip
     """Channels of mean 0 and variance 1, scaled and moved."""
+    training_mode = not is_test if opset < 7 else training_mode
+    if not spatial:
+        raise ModelError("statistics of each element (spatial=0) are not supported")
     kept = mean, var
     if training_mode:
         axes = [k for k in range(x.ndim) if k != 1]
@@ -40,8 +43,7 @@ def batch_normalization(
 
 @operator("InstanceNormalization")
 def instance_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5,
-    consumed_inputs: Any = None,
+    x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5
 ) -> Tensor:  # fmt: skip
     """Channels of each example of mean 0 and variance 1."""
     axes = list(range(2, x.ndim))
@@ -127,12 +129,12 @@ def mean_variance_normalization(x: Tensor, *, axes: Any = (0, 2, 3)) -> Tensor:
 @operator("Dropout", static=(1, 2))
 def dropout(
     x: Tensor, ratio_: Any = None, mode: Any = None, *, ratio: float = 0.5,
-    seed: int | None = None, is_test: int = 1, consumed_inputs: Any = None,
-    training: bool, outputs: int = 1, opset: int,
+    seed: int | None = None, is_test: int = 0,
+    outputs: int = 1, opset: int,
 ) -> Any:  # fmt: skip
     """Elements set to zero at random, in training alone."""
     share = number(ratio_, ratio)
-    runs = bool(number(mode, False)) if opset >= 12 else not is_test and training
+    runs = bool(number(mode, False)) if opset >= 12 else opset < 7 and not is_test
     if not runs or share == 0:
         kept = weft.ones(x.shape, dtype=weft.bool if opset >= 10 else x.dtype)
         return (x, kept) if outputs > 1 else x

@@ -6,7 +6,7 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.casting import _cast
+from weft.onnx.operators.casting import cast_to
 from weft.onnx.operators.convolution import conv, ends_of, padded
 from weft.onnx.registry import operator
 from weft.onnx.types import dtype_of
@@ -38,7 +38,7 @@ def quantize(
     )
     y = x.to(kind) / size.to(kind)
     if wanted.is_floating_point:
-        return _cast(y, wanted, saturate)
+        return cast_to(y, wanted, saturate)
     y = weft.round(y.float())
     if zero is not None:
         y = y + _along(zero, x, axis, block_size).to(y.dtype)

@@ -20,7 +20,7 @@ def non_max_suppression(
     """The boxes of each class, best first, that overlap no better one much."""
     most, overlap = int(number(most, 0)), number(overlap, 0.0)
     least = number(least, None)
-    points = boxes.detach().numpy().astype(np.float64)
+    points = boxes.detach().cpu().numpy().astype(np.float64)
     if center_point_box:
         middle, half = points[..., :2], points[..., 2:] / 2
         low, high = middle - half, middle + half
@@ -29,7 +29,7 @@ def non_max_suppression(
         high = np.maximum(points[..., :2], points[..., 2:])
     areas = (high - low).prod(-1)
     chosen = []
-    values = scores.detach().numpy()
+    values = scores.detach().cpu().numpy()
     for batch, classes in enumerate(values):
         for label, row in enumerate(classes):
             order = np.argsort(-row, kind="stable")

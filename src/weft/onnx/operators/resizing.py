@@ -12,7 +12,7 @@ from weft import Tensor
 from weft.nn import functional as F
 from weft.onnx.errors import ModelError
 from weft.onnx.registry import operator
-from weft.onnx.types import bounded, numbers
+from weft.onnx.types import bounded, numbers, tensor
 from weft.ops.resample import Taps, resample_op
 
 _ROUND: dict[str, Any] = {
@@ -115,10 +115,10 @@ def resize(
         if how == "tf_crop_and_resize":
             shape = [count if k == axis else 1 for k in range(x.ndim)]
             beyond = (at < 0) | (at > size - 1)
-            outside.append(weft.from_numpy(beyond).reshape(shape))
+            outside.append(tensor(beyond).reshape(shape))
         if mode == "nearest":
             index = np.clip(_ROUND[nearest](at), 0, size - 1).astype(np.int64)
-            x = x.index_select(axis, weft.from_numpy(index))
+            x = x.index_select(axis, tensor(index))
         else:
             taps = _taps(mode, size, at, factor if antialias else 1.0,
                          cubic_coeff_a, exclude_outside)  # fmt: skip
@@ -147,13 +147,10 @@ def _new_sizes(
 
 @operator("Upsample", static=(1,))
 def upsample(
-    x: Tensor, given: Any = None, *, scales: Any = None, mode: str = "nearest",
-    height_scale: float = 1.0, width_scale: float = 1.0,
+    x: Tensor, given: Any = None, *, scales: Any = None, mode: str = "nearest"
 ) -> Tensor:  # fmt: skip
     """An image in larger sizes, as before opset 10."""
     factors = numbers(given) if given is not None else scales
-    factors = factors or [1.0, 1.0, height_scale, width_scale]
-    mode = "linear" if mode == "bilinear" else mode
     return resize(
         x, weft.tensor(list(factors), dtype=weft.float64), mode=mode, opset=10
     )

@@ -21,11 +21,9 @@ def axes_of(given: Any, attribute: Any) -> list[int] | None:
 
 
 @operator("Reshape", static=(1,))
-def reshape(
-    x: Tensor, sizes: Any = None, *, shape: Any = (), allowzero: int = 0
-) -> Tensor:
+def reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Tensor:
     """The elements in another shape: 0 keeps a size, -1 is what is left."""
-    wanted = list(shape) if sizes is None else numbers(sizes)
+    wanted = numbers(shape)
     for k, n in enumerate(wanted):
         if type(n) is int and n == 0 and not allowzero:
             wanted[k] = x.shape[k]
@@ -106,10 +104,10 @@ def tile(x: Tensor, repeats: Any, axis: Any = None, *, opset: int) -> Tensor:
 @operator("Pad", static=(1, 3))
 def pad(
     x: Tensor, given: Any = None, value_: Any = None, axes: Any = None, *,
-    mode: str = "constant", pads: Any = None, paddings: Any = None, value: float = 0.0,
+    mode: str = "constant", pads: Any = None, value: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """More elements at the ends of axes; fewer where a number is negative."""
-    sizes = axes_of(given, pads if paddings is None else paddings) or []
+    sizes = axes_of(given, pads) or []
     places = range(x.ndim) if axes is None else [a % x.ndim for a in numbers(axes)]
     half = len(sizes) // 2
     ends = dict(zip(places, zip(sizes[:half], sizes[half:], strict=True), strict=True))
@@ -224,7 +222,7 @@ def center_crop_pad(x: Tensor, shape: Any, *, axes: Any = None) -> Tensor:
 
 
 @operator("Range", static=(0, 1, 2))
-def range_(start: Any, limit: Any, delta: Any) -> Tensor:
+def range_(start: Any, limit: Any, delta: Any, *, stash_type: int = 1) -> Tensor:
     """Numbers from one to before another, by steps."""
     first, last, step = number(start), number(limit), number(delta)
     dtype = weft.dtype.of_array(start) if not isinstance(start, Tensor) else start.dtype

@@ -11,7 +11,7 @@ import weft
 from weft import Tensor
 from weft.onnx.errors import ModelError
 from weft.onnx.registry import operator
-from weft.onnx.types import bounded, dtype_of, number
+from weft.onnx.types import bounded, dtype_of, number, tensor
 
 
 def _complex(x: Tensor) -> Tensor:
@@ -112,4 +112,4 @@ def mel_weight_matrix(
         if last > middle:
             down = np.arange(middle, last)
             out[down, k] = (last - down) / (last - middle)
-    return weft.from_numpy(out).to(dtype_of(output_datatype))
+    return tensor(out).to(dtype_of(output_datatype))

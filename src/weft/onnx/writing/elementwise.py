@@ -173,7 +173,7 @@ def _logical(name: str, op: str) -> None:
     def bitwise(w: Writer, node: Any, x: str, y: str) -> str:
         if node.dtype is weft.bool:
             return w(op, x, y)
-        return w(_since(w, 18, f"Bitwise{op}"), x, y)
+        return w(since(w, 18, f"Bitwise{op}"), x, y)
 
 
 for _name, _op in (("and", "And"), ("or", "Or"), ("xor", "Xor")):
@@ -182,13 +182,26 @@ for _name, _op in (("and", "And"), ("or", "Or"), ("xor", "Xor")):
 
 @rule("bitwise_not")
 def _bitwise_not(w: Writer, node: Any, x: str) -> str:
-    return w("Not" if node.dtype is weft.bool else _since(w, 18, "BitwiseNot"), x)
+    return w("Not" if node.dtype is weft.bool else since(w, 18, "BitwiseNot"), x)
 
 
-def _since(w: Writer, opset: int, op: str) -> str:
+def since(w: Writer, opset: int, op: str) -> str:
     if w.opset < opset:
         raise Refused(f"ONNX has {op} from opset {opset} on; export with opset={opset}")
     return op
+
+
+def _shift(direction: str) -> Any:
+    def written(w: Writer, node: Any, x: str, y: str) -> str:
+        if node.dtype.is_signed or node.dtype is weft.bool:
+            raise Refused("ONNX shifts bits of unsigned numbers alone")
+        return w("BitShift", x, y, direction=direction)
+
+    return written
+
+
+rule("bitwise_left_shift")(_shift("LEFT"))
+rule("bitwise_right_shift")(_shift("RIGHT"))
 
 
 @rule("fmod")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.onnx.writing.elementwise import _since
+from weft.onnx.writing.elementwise import since
 from weft.onnx.writing.writer import Refused, Writer, rule
 
 
@@ -47,7 +47,7 @@ def _scatter_combine(w: Writer, node: Any, x: str, index: str, src: str) -> str:
     how = {"amax": "max", "amin": "min", "prod": "mul"}.get(node.params["reduce"])
     if how is None:
         raise Refused(f"the reduction {node.params['reduce']!r} has no form in ONNX")
-    op = _since(w, 18, "ScatterElements") if how != "mul" else "ScatterElements"
+    op = since(w, 18, "ScatterElements") if how != "mul" else "ScatterElements"
     return w(op, x, index, src, axis=node.params["dim"], reduction=how)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import weft
-from weft.onnx.writing.elementwise import _since
+from weft.onnx.writing.elementwise import since
 from weft.onnx.writing.writer import Writer, rule
 
 
@@ -59,4 +59,4 @@ def _cumsum(w: Writer, node: Any, x: str) -> str:
 
 @rule("cumprod")
 def _cumprod(w: Writer, node: Any, x: str) -> str:
-    return w(_since(w, 26, "CumProd"), x, w.size(node.params["dim"]))
+    return w(since(w, 26, "CumProd"), x, w.size(node.params["dim"]))

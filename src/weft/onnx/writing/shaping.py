@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.onnx.writing.windows import index_of_maxima, pooled
 from weft.onnx.writing.writer import Refused, Writer, rule, static
 
 _END = (1 << 63) - 1
@@ -23,6 +24,9 @@ def reshaped(w: Writer, x: str, shape: Any) -> str:
 
 @rule("reshape")
 def _reshape(w: Writer, node: Any, x: str) -> str:
+    maxima = index_of_maxima(node)
+    if maxima is not None:
+        return pooled(w, maxima)
     return reshaped(w, x, node.params["shape"])
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from weft.graph.ir import Node
 from weft.onnx.writing.writer import Refused, Writer, rule, static
 from weft.ops.resample import lists_of
 
@@ -20,12 +22,18 @@ def _pads(padding: Any) -> list[int]:
     return pads
 
 
+def _gaps(params: Any) -> list[int] | None:
+    """The dilation, where there is one: some libraries are slow with it."""
+    dilation = list(params["dilation"])
+    return None if all(d == 1 for d in dilation) else dilation
+
+
 @rule("conv conv_bias")
 def _conv(w: Writer, node: Any, *xs: str) -> str:
     p = node.params
     return w(
         "Conv", *xs, strides=list(p["stride"]), pads=_pads(p["padding"]),
-        dilations=list(p["dilation"]), group=p["groups"],
+        dilations=_gaps(p), group=p["groups"],
         kernel_shape=list(node.inputs[1].shape[2:]),
     )  # fmt: skip
 
@@ -42,7 +50,7 @@ def _conv_input_grad(w: Writer, node: Any, y: str, weight: str) -> str:
         extra.append(p["size"][k] - (whole - pads[k] - pads[rank + k]))
     return w(
         "ConvTranspose", y, weight, strides=list(p["stride"]), pads=pads,
-        dilations=list(p["dilation"]), group=p["groups"],
+        dilations=_gaps(p), group=p["groups"],
         output_padding=static(extra, "a transposed convolution"),
         kernel_shape=list(kernel),
     )  # fmt: skip
@@ -68,7 +76,7 @@ def _pool(w: Writer, node: Any, x: str, outputs: int) -> list[str]:
         raise Refused("pooling without batch and channels has no form in ONNX")
     return w.many(
         "MaxPool", outputs, x, kernel_shape=list(p["kernel"]), pads=before + after,
-        strides=list(p["stride"]), dilations=list(p["dilation"]),
+        strides=list(p["stride"]), dilations=_gaps(p),
     )  # fmt: skip
 
 
@@ -79,6 +87,52 @@ def _same(a: Any, b: Any) -> bool:
 @rule("max_pool")
 def _max_pool(w: Writer, node: Any, x: str) -> str:
     return _pool(w, node, x, 1)[0]
+
+
+def index_of_maxima(node: Any) -> Any:
+    """The node of the places that a node picks the largest elements of windows at.
+
+    Where windows overlap, pooling is captured as places, and elements at those:
+
+        reshape(take(reshape(x), reshape(index + reshape(arange(images) * size))))
+    """
+    names = ("reshape", "take", "reshape", "add", "max_pool_index")
+    path = _path(node, names, (0, 1, 0, 0))
+    if not path:
+        return None
+    take, add, index = path[1], path[3], path[4]
+    start = add.inputs[1]
+    start = start.inputs[0] if getattr(start.op, "name", "") == "expand" else start
+    offsets = _path(start, ("reshape", "mul", "arange"), (0, 0))
+    flat = take.inputs[0]
+    if (
+        not offsets
+        or flat.op.name != "reshape"
+        or flat.inputs[0] is not index.inputs[0]
+    ):
+        return None
+    factor, count = offsets[1].inputs[1], offsets[2].params
+    factor = factor.params.get("value") if isinstance(factor, Node) else factor
+    size = math.prod(index.inputs[0].shape[2:])
+    whole = _same(factor, size) and (count["start"], count["step"]) == (0, 1)
+    return index if whole and _same(node.shape, index.shape) else None
+
+
+def _path(node: Any, names: Any, inputs: Any) -> list[Any]:
+    """The nodes from one on, by their inputs' positions; none if a name differs."""
+    found = [node]
+    for name, place in zip(names, (*inputs, None), strict=True):
+        if not isinstance(node, Node) or node.op.name != name:
+            return []
+        if place is not None:
+            node = node.inputs[place]
+            found.append(node)
+    return found
+
+
+def pooled(w: Writer, index: Any) -> str:
+    """The largest elements of the windows that a node finds the places of."""
+    return _pool(w, index, w.read(index.inputs[0]), 1)[0]
 
 
 @rule("max_pool_index")
