@@ -179,6 +179,19 @@ def test_weights_of_a_shared_layer_are_shared():
     assert isinstance(small.a, DynamicLinear)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_that_serves_both_ends_is_there_once(way, tmp_path):
+    net = weft.models.GPT(vocab=50, context=8, width=32, heads=2, layers=1)
+    ids = weft.tensor(RNG.integers(0, 50, (4, 8)))
+    small = quantize(net, way, ids)
+    assert small.head.weight is small.token.weight
+    assert noise(net(ids), small(ids)) > (10 if way == "int4" else 25)
+    weft.save(small, tmp_path / "small.pt")
+    again = weft.load(tmp_path / "small.pt", weights_only=False)
+    assert np.shares_memory(again.head.weight.numpy(), again.token.weight.numpy())
+    assert weft.equal(again(ids), small(ids))
+
+
 def test_other_dtypes_come_back():
     layer, x = nn.Linear(8, 4), randn(3, 8)
     ways = QuantizedLinear(layer, -3, 3), DynamicLinear(layer), WeightOnlyLinear(layer)

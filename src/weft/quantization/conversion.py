@@ -161,11 +161,25 @@ def replaced(model: Module, layers: dict[str, Module]) -> Any:
     """The model with other layers under these names, and wherever they are shared."""
     if "" in layers:
         return layers[""].eval()
+    _share(model, layers)
     new = {id(model.get_submodule(name)): layer for name, layer in layers.items()}
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if id(module) in new:
             model.set_submodule(name, new[id(module)].eval())
     return model
+
+
+def _share(model: Module, layers: dict[str, Any]) -> None:
+    """Let layers of one weight, such as a table that serves both ends, share its bytes.
+
+    Two scales of it may differ, since ranges of inputs are part of some.
+    """
+    held: dict[int, Any] = {}
+    for name, layer in layers.items():
+        plain: Any = model.get_submodule(name)
+        first = held.setdefault(id(plain.weight), layer).weight
+        if first.dtype is layer.weight.dtype and first.shape == layer.weight.shape:
+            layer.weight = first
 
 
 def _static(layer: Any, found: tuple[float, float] | None) -> Module:
