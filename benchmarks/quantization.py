@@ -101,9 +101,7 @@ def compare(
     unit = "loss" if loss else "%"
     print(f"{name}: float32 {before:.4f} {unit}, {nbytes:,} bytes")
     for way, options in WAYS.items():
-        given = dict(options)
-        if not (options.keys() & {"dynamic", "weight_only"}):
-            given["data"] = calibration
+        given = dict(options, data=calibration)
         small = weft.quantize(net, given.pop("to", "int8"), **given)
         after = score(small, test, loss)
         change = after / before * 100 - 100 if loss else after - before

@@ -234,8 +234,10 @@ def test_batch_norms_are_folded_where_nothing_else_reads(reads_before):
     plain = folded(block, lambda net: net(x))
     assert isinstance(plain.norm, nn.BatchNorm2d) == reads_before
     assert np.allclose(plain(x).detach().numpy(), block(x).detach().numpy(), atol=1e-5)
-    small = weft.quantize(block, data=x)
-    assert noise(block(x), small(x)) > 30
+    for options in ({}, {"dynamic": True}, {"weight_only": True}):
+        small = weft.quantize(block, data=x, **options)
+        assert noise(block(x), small(x)) > 30
+        assert isinstance(small.norm, nn.BatchNorm2d) == reads_before
 
 
 def test_a_norm_after_a_linear_layer_is_folded_where_data_show_how():
@@ -267,6 +269,12 @@ def test_observers_cut_what_is_far_out():
         assert 2 < high < 6
     with pytest.raises(ArgumentError, match="percentage above 0"):
         Percentile(0)
+
+
+def test_entropy_keeps_what_is_rarer_than_a_spike():
+    observer = Entropy()
+    observer.observe(np.concatenate([np.full(9000, 0.5), RNG.uniform(1, 5, 1000)]))
+    assert observer.range()[1] > 4.9
 
 
 @pytest.mark.parametrize(
@@ -408,7 +416,6 @@ def test_fake_rounding_of_embeddings_and_linear_layers():
         ({"to": "int3", "dynamic": True}, "one of 'int8', 'int4', got 'int3'"),
         ({"to": "int4", "dynamic": True}, "weight_only=True with 'int4'"),
         ({"dynamic": True, "weight_only": True}, "got both"),
-        ({"dynamic": True, "data": weft.ones(1, 4)}, "expected no data"),
         ({"weight_only": True, "group": 3}, "even group"),
         ({"data": weft.ones(1, 4), "observer": "mean"}, "expected observer"),
         ({"dynamic": True, "skip": ["nope"]}, "skip to name modules"),

@@ -53,10 +53,12 @@ def quantize(
     - By default, inputs of layers are integers too, of a range that an ``observer``
       finds in ``data``: a loader, or one batch. Of a batch that is a tuple, the model
       gets the first part; ``forward(model, batch)`` says otherwise.
-    - With ``dynamic``, each row, or example, decides on its own range, and there are no
-      data.
+    - With ``dynamic``, each row, or example, decides on its own range.
     - With ``weight_only``, inputs stay as they are. ``"int4"`` is for weights alone;
       ``group`` of them share a scale.
+
+    With either of these, data are not needed, but their first batch shows which batch
+    norms follow which layers; without it, only neighbours in a ``Sequential`` do.
 
     >>> net = weft.nn.Sequential(weft.nn.Linear(4, 8), weft.nn.ReLU())
     >>> x = weft.rand(16, 4)
@@ -73,12 +75,9 @@ def quantize(
     skipped = frozenset([skip] if isinstance(skip, str) else skip)
     run = forward or call_model
     if dynamic or weight_only:
-        if data is not None:
-            raise ArgumentError(
-                "quantize: expected no data with dynamic=True or weight_only=True, "
-                "which need no calibration; leave out data"
-            )
-        net = folded(model)
+        example = None if data is None else next(batches_of(data), None)
+        traced = None if example is None else lambda one: _run(one, example, run, 0)
+        net = folded(model, traced)
         layers = quantizable(net, skipped)
         make = _weight_only(bits, group) if weight_only else _dynamic
         return replaced(net, {name: make(layer) for name, layer in layers.items()})

@@ -119,6 +119,8 @@ class _AnyLinear(QuantizedModule):
 class QuantizedLinear(_AnyLinear):
     """A linear layer of int8 weights and uint8 inputs of a known range.
 
+    ``input_affine`` has the scale and the zero point of inputs; ``scale`` is of sums.
+
     >>> layer = weft.nn.Linear(3, 2)
     >>> quantized = weft.quantization.QuantizedLinear(layer, -1.0, 1.0)
     >>> x = 2 * weft.rand(4, 3) - 1
@@ -134,10 +136,7 @@ class QuantizedLinear(_AnyLinear):
         _add_affine(self, layer, weight, scale, low, high)
 
     def forward(self, input: Tensor) -> Tensor:
-        x = quantized(
-            self._rows(input), self.input_scale, self.input_zero_point, 0, 255,
-            weft.uint8,
-        )  # fmt: skip
+        x = _bytes_of(self, self._rows(input))
         sums = wide_matmul_op(x, self.weight.t(), dtype=weft.int32)
         return self._finished(sums.float() * self.scale + self.bias, input)
 
@@ -154,8 +153,13 @@ def _add_affine(
         bias = bias + finite_array("a bias", layer.bias)
     module._buffer("scale", both)
     module._buffer("bias", bias.astype(np.float32))
-    module._buffer("input_scale", input_scale)
-    module._buffer("input_zero_point", zero_point)
+    module._buffer("input_affine", np.array([input_scale, zero_point], np.float32))
+
+
+def _bytes_of(module: Any, x: Tensor) -> Tensor:
+    """The numbers of an input of a known range."""
+    scale, zero_point = module.input_affine[0], module.input_affine[1]
+    return quantized(x, scale, zero_point, 0, 255, weft.uint8)
 
 
 class DynamicLinear(_AnyLinear):
@@ -312,9 +316,7 @@ class QuantizedConv(_AnyConv):
 
     def forward(self, input: Tensor) -> Tensor:
         x, had = self._padded(input)
-        x = quantized(
-            x, self.input_scale, self.input_zero_point, 0, 255, weft.uint8
-        )  # what is padded with zeros is a zero point then
+        x = _bytes_of(self, x)  # where it is padded with zeros, they are zero points
         out = self._sums(x).float() * self._along(self.scale) + self._along(self.bias)
         return without_batch(out.to(input.dtype), had)
 
