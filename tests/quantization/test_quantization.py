@@ -1,6 +1,8 @@
 """Quantised models: values, layers, files, errors, C, training."""
 
 import copy
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -311,6 +313,19 @@ def test_quantised_models_are_saved_and_loaded(way, tmp_path):
     other = quantize(net, way, 2 * x)
     other.load_state_dict(weft.load(tmp_path / "small.safetensors"))
     assert weft.equal(other(x), small(x))
+
+
+def test_a_new_process_loads_a_quantised_model(tmp_path):
+    small = weft.quantize(weft.models.LeNet(), dynamic=True)
+    weft.save(small, tmp_path / "small.pt")
+    program = (
+        "import weft\n"
+        f"net = weft.load({str(tmp_path / 'small.pt')!r}, weights_only=False)\n"
+        "print(type(net).__name__, type(net.features[0]).__name__)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["LeNet", "DynamicConv"]
 
 
 def test_files_are_as_small_as_their_numbers(tmp_path):
