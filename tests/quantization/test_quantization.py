@@ -109,13 +109,14 @@ def test_a_static_linear_layer_is_integer_arithmetic():
         (nn.Conv1d, (9,), {"padding": "same", "dilation": 2}),
         (nn.Conv2d, (6, 7), {"padding": 1, "padding_mode": "circular"}),
         (nn.Conv2d, (6, 7), {"padding": 1, "groups": 4, "stride": (2, 1)}),
+        (nn.Conv2d, (6, 7), {"kernel_size": 1, "stride": 2, "padding": 1}),
         (nn.Conv3d, (4, 5, 4), {"padding": (0, 1, 2)}),
     ],
 )
 def test_a_static_convolution_is_the_convolution_of_rounded_numbers(
     kind, size, options
 ):
-    layer, x = kind(4, 8, 3, **options), randn(3, 4, *size)
+    layer, x = kind(4, 8, **{"kernel_size": 3, **options}), randn(3, 4, *size)
     low, high = float(x.min()), float(x.max())
     small = QuantizedConv(layer, low, high)
     scale, zero = affine(low, high)
@@ -454,9 +455,15 @@ def test_wrong_shapes_and_dtypes_are_told():
         small(weft.ones(2, 5))
     with pytest.raises(DTypeError, match="expected a floating-point tensor"):
         small(weft.ones(2, 4, dtype=weft.int64))
-    conv = weft.quantize(nn.Conv2d(3, 4, 1), dynamic=True)
-    with pytest.raises(ShapeError, match="expected 3 channels"):
-        conv(weft.ones(1, 2, 4, 4))
+    for way in WAYS:
+        conv = quantize(nn.Conv2d(3, 4, 5), way, weft.ones(1, 3, 6, 6))
+        with pytest.raises(ShapeError, match="expected 3 channels"):
+            conv(weft.ones(1, 2, 6, 6))
+        with pytest.raises(ShapeError):
+            conv(weft.ones(1, 3, 4, 6))
+        assert conv(weft.ones(0, 3, 6, 6)).shape == (0, 4, 2, 2)
+        line = quantize(nn.Linear(4, 3), way, weft.ones(1, 4))
+        assert line(weft.ones(2, 0, 4)).shape == (2, 0, 3)
     with pytest.raises(ArgumentError, match=r"expected an nn.Module"):
         weft.quantize(weft.ones(3), dynamic=True)
     with pytest.raises(ArgumentError, match="expected a model with a Linear"):

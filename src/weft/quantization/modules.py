@@ -157,7 +157,7 @@ def _add_affine(
 
 
 def _bytes_of(module: Any, x: Tensor) -> Tensor:
-    """The numbers of an input of a known range."""
+    """The numbers from 0 to 255 that stand for an input of a known range."""
     scale, zero_point = module.input_affine[0], module.input_affine[1]
     return quantized(x, scale, zero_point, 0, 255, weft.uint8)
 
@@ -240,7 +240,7 @@ class _AnyConv(QuantizedModule):
             "dilation", "padding_mode",
         ):  # fmt: skip
             setattr(self, name, getattr(layer, name))
-        self.amounts = _amounts(layer)
+        self.padding = _amounts(layer)
         self.terms = math.prod(layer.weight.shape[1:])
 
     def _padded(self, input: Any) -> tuple[Tensor, bool]:
@@ -252,20 +252,36 @@ class _AnyConv(QuantizedModule):
                 f"input of shape {tuple(input.shape)}"
             )
         x = x.float()
-        if any(self.amounts):
+        if any(self.padding):
             mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
-            x = weft.pad(x, list(self.amounts), mode=mode)
+            x = weft.pad(x, list(self.padding), mode=mode)
         return x, had
 
-    def _sums(self, x: Tensor) -> Tensor:
-        """Sums of products (N, O, *S) of bytes."""
-        plain = ((0, 0),) * self.rank
-        columns = im2col_op(
-            x, kernel=self.kernel_size, stride=self.stride, padding=plain,
-            dilation=self.dilation,
+    def _columns(self, x: Tensor) -> Tensor:
+        """Windows of padded images (N, C, *kernel, *counts)."""
+        if all(n == 1 for n in self.kernel_size):
+            steps = tuple(slice(None, None, step) for step in self.stride)
+            out = x[(slice(None), slice(None), *steps)]
+            return out.reshape(*x.shape[:2], *self.kernel_size, *out.shape[2:])
+        spans = [
+            d * (n - 1) + 1
+            for n, d in zip(self.kernel_size, self.dilation, strict=True)
+        ]
+        if any(n < span for n, span in zip(x.shape[2:], spans, strict=True)):
+            raise ShapeError(
+                f"{type(self).__name__}: a kernel that spans {tuple(spans)} does not "
+                f"fit the padded input of size {tuple(x.shape[2:])}; expected at least "
+                "one window"
+            )
+        return im2col_op(
+            x, kernel=self.kernel_size, stride=self.stride,
+            padding=((0, 0),) * self.rank, dilation=self.dilation,
         )  # fmt: skip
+
+    def _sums(self, columns: Tensor) -> Tensor:
+        """Sums of products (N, O, *counts) of windows of bytes."""
         counts = columns.shape[2 + self.rank :]
-        count, groups, area = x.shape[0], self.groups, math.prod(counts)
+        count, groups, area = columns.shape[0], self.groups, math.prod(counts)
         lead = (count,) if groups == 1 else (count, groups)
         columns = columns.reshape(*lead, self.terms, area)
         weight = self.weight.reshape(*lead[1:], self.out_channels // groups, self.terms)
@@ -317,7 +333,8 @@ class QuantizedConv(_AnyConv):
     def forward(self, input: Tensor) -> Tensor:
         x, had = self._padded(input)
         x = _bytes_of(self, x)  # where it is padded with zeros, they are zero points
-        out = self._sums(x).float() * self._along(self.scale) + self._along(self.bias)
+        sums = self._sums(self._columns(x))
+        out = sums.float() * self._along(self.scale) + self._along(self.bias)
         return without_batch(out.to(input.dtype), had)
 
 
@@ -342,7 +359,8 @@ class DynamicConv(_AnyConv):
     def forward(self, input: Tensor) -> Tensor:
         x, had = self._padded(input)
         x, scale = _dynamic(x, tuple(range(1, x.ndim)))
-        out = self._sums(x).float() * (scale * self._along(self.scale))
+        sums = self._sums(self._columns(x))
+        out = sums.float() * (scale * self._along(self.scale))
         return without_batch(self._biased(out, self._along).to(input.dtype), had)
 
 
