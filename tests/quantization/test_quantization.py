@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.ops import quantized as records
 from weft.quantization import (
     DynamicLinear,
@@ -209,6 +209,31 @@ def test_weight_only_layers_have_gradients():
     layer(x).sum().backward()
     rows = records.dequantized(layer.weight, layer.scale, size=16, bits=4)
     assert np.allclose(x.grad.numpy(), np.tile(rows.sum(0).numpy(), (3, 1)), atol=1e-5)
+
+
+def test_gradients_are_not_lost_without_a_word():
+    net = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 4))
+    x = randn(3, 8)
+    for way in ("static", "dynamic"):
+        small = quantize(net, way, x)
+        assert not small(x).requires_grad
+        with pytest.raises(AutogradError, match="needs no gradient"):
+            small(randn(3, 8).requires_grad_())
+        with weft.no_grad():
+            assert weft.equal(small(x.requires_grad_()), small(x.detach()))
+        x.requires_grad_(False)
+    assert net[1].weight.requires_grad
+    assert quantize(net, "int8", x)[1].weight.requires_grad
+
+
+def test_layers_with_hooks_are_refused():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    hook = net[1].register_forward_hook(lambda module, args, out: out)
+    with pytest.raises(ArgumentError, match=r"hooks of \['1'\]"):
+        weft.quantize(net, dynamic=True)
+    assert type(weft.quantize(net, dynamic=True, skip="1")[0]) is DynamicLinear
+    hook.remove()
+    weft.quantize(net, dynamic=True)
 
 
 # -- batch norm

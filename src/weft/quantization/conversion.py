@@ -153,19 +153,37 @@ def quantizable(model: Module, skip: Collection[str] = ()) -> dict[str, Module]:
             "quantize: expected a model with a Linear, Conv1d, Conv2d, Conv3d or "
             f"Embedding that is not skipped, got {type(model).__name__} without one"
         )
+    hooked = [n for n, m in found.items() if m._forward_hooks or m._forward_pre_hooks]
+    if hooked:
+        raise ArgumentError(
+            f"quantize: expected layers without hooks, which their quantised forms "
+            f"would lack, got hooks of {hooked}; remove them, or leave the layers out "
+            "by skip"
+        )
     return found
 
 
 def replaced(model: Module, layers: dict[str, Module]) -> Any:
-    """The model with other layers under these names, and wherever they are shared."""
+    """The model with other layers under these names, and wherever they are shared.
+
+    Where inputs are rounded, its other parameters need no gradient: they would get one
+    of a part of the model.
+    """
     if "" in layers:
         return layers[""].eval()
+    if any(_rounds_inputs(layer) for layer in layers.values()):
+        model.requires_grad_(False)
     _share(model, layers)
     new = {id(model.get_submodule(name)): layer for name, layer in layers.items()}
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if id(module) in new:
             model.set_submodule(name, new[id(module)].eval())
     return model
+
+
+def _rounds_inputs(layer: Module) -> bool:
+    kinds = QuantizedLinear, QuantizedConv, DynamicLinear, DynamicConv
+    return isinstance(layer, kinds)
 
 
 def _share(model: Module, layers: dict[str, Any]) -> None:

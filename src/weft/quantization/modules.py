@@ -11,13 +11,13 @@ compiled code agree to the bit.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 import weft
 from weft import Tensor
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.nn import functional as F
 from weft.nn.activation import activation
 from weft.nn.functional.conv import with_batch, without_batch
@@ -69,6 +69,16 @@ class QuantizedModule(Module):
         return input
 
 
+def _check_fixed(module: Module, x: Tensor) -> None:
+    """Refuse inputs whose gradient the rounding would lose without a word."""
+    if x.requires_grad and weft.is_grad_enabled():
+        raise AutogradError(
+            f"{type(module).__name__}: expected an input that needs no gradient, since "
+            "rounded numbers have none; call the model under weft.no_grad(), train it "
+            "by weft.quantization.prepare_qat, or use weight_only=True"
+        )
+
+
 def _check_terms(name: str, terms: int) -> None:
     """Refuse sums of products that int32 may not hold."""
     if terms > MOST_TERMS:
@@ -78,8 +88,9 @@ def _check_terms(name: str, terms: int) -> None:
         )
 
 
-def _dynamic(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _dynamic(module: Module, x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """int8 numbers of a range that the largest number decides, and their scale."""
+    _check_fixed(module, x)
     most = x.abs().amax(dims, keepdim=True)
     scale = weft.where(most == 0, 1.0, most / 127.0)  # which is NaN of a NaN
     zero = weft.zeros((), dtype=x.dtype, device=x.device)
@@ -158,6 +169,7 @@ def _add_affine(
 
 def _bytes_of(module: Any, x: Tensor) -> Tensor:
     """The numbers from 0 to 255 that stand for an input of a known range."""
+    _check_fixed(module, x)
     scale, zero_point = module.input_affine[0], module.input_affine[1]
     return quantized(x, scale, zero_point, 0, 255, weft.uint8)
 
@@ -181,7 +193,7 @@ class DynamicLinear(_AnyLinear):
         self._add_bias(layer)
 
     def forward(self, input: Tensor) -> Tensor:
-        x, scale = _dynamic(self._rows(input), (1,))
+        x, scale = _dynamic(self, self._rows(input), (1,))
         sums = wide_matmul_op(x, self.weight.t(), dtype=weft.int32)
         out = sums.float() * (scale * self.scale)
         return self._finished(self._biased(out), input)
@@ -358,7 +370,7 @@ class DynamicConv(_AnyConv):
 
     def forward(self, input: Tensor) -> Tensor:
         x, had = self._padded(input)
-        x, scale = _dynamic(x, tuple(range(1, x.ndim)))
+        x, scale = _dynamic(self, x, tuple(range(1, x.ndim)))
         sums = self._sums(self._columns(x))
         out = sums.float() * (scale * self._along(self.scale))
         return without_batch(self._biased(out, self._along).to(input.dtype), had)
@@ -407,8 +419,6 @@ class QuantizedEmbedding(QuantizedModule):
     True
     """
 
-    _rows_of: ClassVar[Any] = staticmethod(F.embedding)
-
     def __init__(self, layer: Any, bits: int = 8, group: int = GROUP) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = (
@@ -418,8 +428,8 @@ class QuantizedEmbedding(QuantizedModule):
         _add_packed(self, finite_array("a table", layer.weight), bits, group)
 
     def forward(self, input: Tensor) -> Tensor:
-        numbers = self._rows_of(input, self.weight)
-        scale = self._rows_of(input, self.scale)
+        numbers = F.embedding(input, self.weight)
+        scale = F.embedding(input, self.scale)
         groups = scale.shape[-1]
         if self.bits == 4:
             numbers = unpack_op(numbers, group=2 * self.weight.shape[1] // groups)
