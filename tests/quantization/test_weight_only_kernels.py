@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.compile.targets.cpu.matmul import matmul_arrays
 from weft.compile.targets.cpu.matmul.weight_only import multiply
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.ops import quantized as records
@@ -78,3 +79,18 @@ def test_operands_that_are_views_are_copied():
         x.t(), weight[::2], scale[::2], bits=8
     )
     assert weft.equal(weft.compile(product)(x), product(x))
+
+
+@pytest.mark.parametrize("level", ["baseline", "sse4", "avx2", None])
+def test_sums_of_the_largest_bytes_are_exact(level):
+    """No instruction set's products of bytes saturate."""
+    isa = host_isa(level)
+    for m, n, k in ((1, 5, 70), (3, 20, 257), (40, 33, 1000)):
+        for high, low in ((255, -127), (255, 127), (0, -127)):
+            a = np.full((m, k), high, np.uint8)
+            b = np.full((k, n), low, np.int8)
+            a[:, ::7], b[::5] = 254, -128
+            wanted = a.astype(np.int64) @ b.astype(np.int64)
+            np.testing.assert_array_equal(matmul_arrays(a, b, isa=isa), wanted)
+            found = matmul_arrays(b.T.copy(), a.T.copy(), isa=isa)
+            np.testing.assert_array_equal(found, wanted.T)
