@@ -1,13 +1,15 @@
 """Quantised models: values, layers, files, errors, C, training."""
 
 import copy
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import weft
 from weft import nn
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.ops import quantized as records
 from weft.quantization import (
     DynamicLinear,
@@ -107,13 +109,14 @@ def test_a_static_linear_layer_is_integer_arithmetic():
         (nn.Conv1d, (9,), {"padding": "same", "dilation": 2}),
         (nn.Conv2d, (6, 7), {"padding": 1, "padding_mode": "circular"}),
         (nn.Conv2d, (6, 7), {"padding": 1, "groups": 4, "stride": (2, 1)}),
+        (nn.Conv2d, (6, 7), {"kernel_size": 1, "stride": 2, "padding": 1}),
         (nn.Conv3d, (4, 5, 4), {"padding": (0, 1, 2)}),
     ],
 )
 def test_a_static_convolution_is_the_convolution_of_rounded_numbers(
     kind, size, options
 ):
-    layer, x = kind(4, 8, 3, **options), randn(3, 4, *size)
+    layer, x = kind(4, 8, **{"kernel_size": 3, **options}), randn(3, 4, *size)
     low, high = float(x.min()), float(x.max())
     small = QuantizedConv(layer, low, high)
     scale, zero = affine(low, high)
@@ -179,6 +182,19 @@ def test_weights_of_a_shared_layer_are_shared():
     assert isinstance(small.a, DynamicLinear)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_that_serves_both_ends_is_there_once(way, tmp_path):
+    net = weft.models.GPT(vocab=50, context=8, width=32, heads=2, layers=1)
+    ids = weft.tensor(RNG.integers(0, 50, (4, 8)))
+    small = quantize(net, way, ids)
+    assert small.head.weight is small.token.weight
+    assert noise(net(ids), small(ids)) > (10 if way == "int4" else 25)
+    weft.save(small, tmp_path / "small.pt")
+    again = weft.load(tmp_path / "small.pt", weights_only=False)
+    assert np.shares_memory(again.head.weight.numpy(), again.token.weight.numpy())
+    assert weft.equal(again(ids), small(ids))
+
+
 def test_other_dtypes_come_back():
     layer, x = nn.Linear(8, 4), randn(3, 8)
     ways = QuantizedLinear(layer, -3, 3), DynamicLinear(layer), WeightOnlyLinear(layer)
@@ -193,6 +209,31 @@ def test_weight_only_layers_have_gradients():
     layer(x).sum().backward()
     rows = records.dequantized(layer.weight, layer.scale, size=16, bits=4)
     assert np.allclose(x.grad.numpy(), np.tile(rows.sum(0).numpy(), (3, 1)), atol=1e-5)
+
+
+def test_gradients_are_not_lost_without_a_word():
+    net = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 4))
+    x = randn(3, 8)
+    for way in ("static", "dynamic"):
+        small = quantize(net, way, x)
+        assert not small(x).requires_grad
+        with pytest.raises(AutogradError, match="needs no gradient"):
+            small(randn(3, 8).requires_grad_())
+        with weft.no_grad():
+            assert weft.equal(small(x.requires_grad_()), small(x.detach()))
+        x.requires_grad_(False)
+    assert net[1].weight.requires_grad
+    assert quantize(net, "int8", x)[1].weight.requires_grad
+
+
+def test_layers_with_hooks_are_refused():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    hook = net[1].register_forward_hook(lambda module, args, out: out)
+    with pytest.raises(ArgumentError, match=r"hooks of \['1'\]"):
+        weft.quantize(net, dynamic=True)
+    assert type(weft.quantize(net, dynamic=True, skip="1")[0]) is DynamicLinear
+    hook.remove()
+    weft.quantize(net, dynamic=True)
 
 
 # -- batch norm
@@ -221,8 +262,10 @@ def test_batch_norms_are_folded_where_nothing_else_reads(reads_before):
     plain = folded(block, lambda net: net(x))
     assert isinstance(plain.norm, nn.BatchNorm2d) == reads_before
     assert np.allclose(plain(x).detach().numpy(), block(x).detach().numpy(), atol=1e-5)
-    small = weft.quantize(block, data=x)
-    assert noise(block(x), small(x)) > 30
+    for options in ({}, {"dynamic": True}, {"weight_only": True}):
+        small = weft.quantize(block, data=x, **options)
+        assert noise(block(x), small(x)) > 30
+        assert isinstance(small.norm, nn.BatchNorm2d) == reads_before
 
 
 def test_a_norm_after_a_linear_layer_is_folded_where_data_show_how():
@@ -254,6 +297,12 @@ def test_observers_cut_what_is_far_out():
         assert 2 < high < 6
     with pytest.raises(ArgumentError, match="percentage above 0"):
         Percentile(0)
+
+
+def test_entropy_keeps_what_is_rarer_than_a_spike():
+    observer = Entropy()
+    observer.observe(np.concatenate([np.full(9000, 0.5), RNG.uniform(1, 5, 1000)]))
+    assert observer.range()[1] > 4.9
 
 
 @pytest.mark.parametrize(
@@ -290,6 +339,19 @@ def test_quantised_models_are_saved_and_loaded(way, tmp_path):
     other = quantize(net, way, 2 * x)
     other.load_state_dict(weft.load(tmp_path / "small.safetensors"))
     assert weft.equal(other(x), small(x))
+
+
+def test_a_new_process_loads_a_quantised_model(tmp_path):
+    small = weft.quantize(weft.models.LeNet(), dynamic=True)
+    weft.save(small, tmp_path / "small.pt")
+    program = (
+        "import weft\n"
+        f"net = weft.load({str(tmp_path / 'small.pt')!r}, weights_only=False)\n"
+        "print(type(net).__name__, type(net.features[0]).__name__)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["LeNet", "DynamicConv"]
 
 
 def test_files_are_as_small_as_their_numbers(tmp_path):
@@ -395,7 +457,6 @@ def test_fake_rounding_of_embeddings_and_linear_layers():
         ({"to": "int3", "dynamic": True}, "one of 'int8', 'int4', got 'int3'"),
         ({"to": "int4", "dynamic": True}, "weight_only=True with 'int4'"),
         ({"dynamic": True, "weight_only": True}, "got both"),
-        ({"dynamic": True, "data": weft.ones(1, 4)}, "expected no data"),
         ({"weight_only": True, "group": 3}, "even group"),
         ({"data": weft.ones(1, 4), "observer": "mean"}, "expected observer"),
         ({"dynamic": True, "skip": ["nope"]}, "skip to name modules"),
@@ -419,9 +480,15 @@ def test_wrong_shapes_and_dtypes_are_told():
         small(weft.ones(2, 5))
     with pytest.raises(DTypeError, match="expected a floating-point tensor"):
         small(weft.ones(2, 4, dtype=weft.int64))
-    conv = weft.quantize(nn.Conv2d(3, 4, 1), dynamic=True)
-    with pytest.raises(ShapeError, match="expected 3 channels"):
-        conv(weft.ones(1, 2, 4, 4))
+    for way in WAYS:
+        conv = quantize(nn.Conv2d(3, 4, 5), way, weft.ones(1, 3, 6, 6))
+        with pytest.raises(ShapeError, match="expected 3 channels"):
+            conv(weft.ones(1, 2, 6, 6))
+        with pytest.raises(ShapeError):
+            conv(weft.ones(1, 3, 4, 6))
+        assert conv(weft.ones(0, 3, 6, 6)).shape == (0, 4, 2, 2)
+        line = quantize(nn.Linear(4, 3), way, weft.ones(1, 4))
+        assert line(weft.ones(2, 0, 4)).shape == (2, 0, 3)
     with pytest.raises(ArgumentError, match=r"expected an nn.Module"):
         weft.quantize(weft.ones(3), dynamic=True)
     with pytest.raises(ArgumentError, match="expected a model with a Linear"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.compile.targets.cpu.matmul import matmul_arrays
 from weft.compile.targets.cpu.matmul.weight_only import multiply
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.ops import quantized as records
@@ -71,10 +72,28 @@ def test_many_rows_and_other_dtypes_are_other_operators():
         assert np.allclose(found.numpy(), wanted.numpy(), atol=1e-4)
 
 
-def test_operands_that_are_views_are_copied():
+def test_operands_that_are_views():
     weight, scale = map(weft.tensor, packed(12, 32, 8))
-    x = weft.tensor(RNG.standard_normal((32, 3)).astype(np.float32))
-    product = lambda x: records.weight_only_matmul_op(
-        x.t(), weight[::2], scale[::2], bits=8
-    )
-    assert weft.equal(weft.compile(product)(x), product(x))
+    weights = weight[::2].reshape(3, 2, 32), scale[::2]
+    x = weft.tensor(RNG.standard_normal((32, 4)).astype(np.float32))
+    for rows in (x.t(), x.reshape(2, 2, 32), x.t()[1:, :32]):
+        for w, s in ((weight, scale), weights):
+            product = lambda x, w=w, s=s: records.weight_only_matmul_op(
+                x.reshape(-1, 32), w.reshape(-1, 32), s, bits=8
+            )
+            assert weft.equal(weft.compile(product)(rows), product(rows))
+
+
+@pytest.mark.parametrize("level", ["baseline", "sse4", "avx2", None])
+def test_sums_of_the_largest_bytes_are_exact(level):
+    """No instruction set's products of bytes saturate."""
+    isa = host_isa(level)
+    for m, n, k in ((1, 5, 70), (3, 20, 257), (40, 33, 1000)):
+        for high, low in ((255, -127), (255, 127), (0, -127)):
+            a = np.full((m, k), high, np.uint8)
+            b = np.full((k, n), low, np.int8)
+            a[:, ::7], b[::5] = 254, -128
+            wanted = a.astype(np.int64) @ b.astype(np.int64)
+            np.testing.assert_array_equal(matmul_arrays(a, b, isa=isa), wanted)
+            found = matmul_arrays(b.T.copy(), a.T.copy(), isa=isa)
+            np.testing.assert_array_equal(found, wanted.T)

@@ -1,4 +1,4 @@
-"""``weft``: train, run, export, time and serve programs on the command line."""
+"""``weft``: train, run, export, quantize, time and serve on the command line."""
 
 from __future__ import annotations
 
@@ -120,6 +120,31 @@ def parser() -> argparse.ArgumentParser:
         "--seconds", type=float, default=1.0, help="for each choice of sizes"
     )
 
+    quantize = commands.add_parser(
+        "quantize", help="save a model again, with integers for its weights"
+    )
+    quantize.add_argument("model", help="a file of weft.save(model, path)")
+    quantize.add_argument("output", nargs="?", help="what to write; beside it if not")
+    quantize.add_argument("--to", default="int8", help="int8 or int4")
+    quantize.add_argument(
+        "--data", metavar="FILE", help="a file of weft.save(x, path) to calibrate on"
+    )
+    quantize.add_argument(
+        "--batch", type=int, default=64, help="how many examples at a time"
+    )
+    quantize.add_argument(
+        "--observer", default="minmax", help="minmax, percentile or entropy"
+    )
+    quantize.add_argument(
+        "--dynamic", action="store_true", help="ranges of inputs as they come; no data"
+    )
+    quantize.add_argument(
+        "--weight-only", action="store_true", help="inputs stay float32; no data"
+    )
+    quantize.add_argument(
+        "--skip", action="append", default=[], metavar="NAME", help="a layer to leave"
+    )
+
     commands.add_parser("info", help="version, devices, threads and dependencies")
 
     cache = commands.add_parser("cache", help="compiled kernels on disk")
@@ -161,6 +186,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from weft.cli.serve import run as run_server
 
             run_server(options)
+        elif options.command == "quantize":
+            from weft.cli.quantize import run as run_quantize
+
+            print(run_quantize(options))
         elif options.command == "demo":
             from weft.cli.demo import run
 

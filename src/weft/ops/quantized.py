@@ -181,7 +181,10 @@ fake_quantize_op: Op = define(
 def _fake(
     name: str, x: Tensor, scale: Any, zero_point: Any, low: int, high: int
 ) -> Tensor:
-    """Check the range, and apply the operator in float32 or wider."""
+    """Check the range, and apply the operator in float32 or wider.
+
+    Scales are float32, as PyTorch's are.
+    """
     if low > high:
         raise ArgumentError(
             f"{name}: expected quant_min at most quant_max, got {low} and {high}"
@@ -191,11 +194,12 @@ def _fake(
 
     def fitted(value: Any) -> Tensor:
         if not isinstance(value, Tensor):
-            return full((), value, dtype=wide.dtype, device=device)
-        return cast(value.detach(), wide.dtype)
+            return full((), value, dtype=dtypes.float32, device=device)
+        return cast(value.detach(), dtypes.float32)
 
     scale, zero_point = fitted(scale), fitted(zero_point)
-    inputs = [expand(v, wide.shape) for v in (1.0 / scale, scale, zero_point)]
+    numbers = [cast(v, wide.dtype) for v in (1.0 / scale, scale, zero_point)]
+    inputs = [expand(v, wide.shape) for v in numbers]
     out = bind(fake_quantize_op, (wide, *inputs), {"low": low, "high": high})
     return cast(out, x.dtype)
 

@@ -53,10 +53,12 @@ def quantize(
     - By default, inputs of layers are integers too, of a range that an ``observer``
       finds in ``data``: a loader, or one batch. Of a batch that is a tuple, the model
       gets the first part; ``forward(model, batch)`` says otherwise.
-    - With ``dynamic``, each row, or example, decides on its own range, and there are no
-      data.
+    - With ``dynamic``, each row, or example, decides on its own range.
     - With ``weight_only``, inputs stay as they are. ``"int4"`` is for weights alone;
       ``group`` of them share a scale.
+
+    With either of these, data are not needed, but their first batch shows which batch
+    norms follow which layers; without it, only neighbours in a ``Sequential`` do.
 
     >>> net = weft.nn.Sequential(weft.nn.Linear(4, 8), weft.nn.ReLU())
     >>> x = weft.rand(16, 4)
@@ -73,12 +75,9 @@ def quantize(
     skipped = frozenset([skip] if isinstance(skip, str) else skip)
     run = forward or call_model
     if dynamic or weight_only:
-        if data is not None:
-            raise ArgumentError(
-                "quantize: expected no data with dynamic=True or weight_only=True, "
-                "which need no calibration; leave out data"
-            )
-        net = folded(model)
+        example = None if data is None else next(batches_of(data), None)
+        traced = None if example is None else lambda one: _run(one, example, run, 0)
+        net = folded(model, traced)
         layers = quantizable(net, skipped)
         make = _weight_only(bits, group) if weight_only else _dynamic
         return replaced(net, {name: make(layer) for name, layer in layers.items()})
@@ -154,18 +153,50 @@ def quantizable(model: Module, skip: Collection[str] = ()) -> dict[str, Module]:
             "quantize: expected a model with a Linear, Conv1d, Conv2d, Conv3d or "
             f"Embedding that is not skipped, got {type(model).__name__} without one"
         )
+    hooked = [n for n, m in found.items() if m._forward_hooks or m._forward_pre_hooks]
+    if hooked:
+        raise ArgumentError(
+            f"quantize: expected layers without hooks, which their quantised forms "
+            f"would lack, got hooks of {hooked}; remove them, or leave the layers out "
+            "by skip"
+        )
     return found
 
 
 def replaced(model: Module, layers: dict[str, Module]) -> Any:
-    """The model with other layers under these names, and wherever they are shared."""
+    """The model with other layers under these names, and wherever they are shared.
+
+    Where inputs are rounded, its other parameters need no gradient: they would get one
+    of a part of the model.
+    """
     if "" in layers:
         return layers[""].eval()
+    if any(_rounds_inputs(layer) for layer in layers.values()):
+        model.requires_grad_(False)
+    _share(model, layers)
     new = {id(model.get_submodule(name)): layer for name, layer in layers.items()}
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if id(module) in new:
             model.set_submodule(name, new[id(module)].eval())
     return model
+
+
+def _rounds_inputs(layer: Module) -> bool:
+    kinds = QuantizedLinear, QuantizedConv, DynamicLinear, DynamicConv
+    return isinstance(layer, kinds)
+
+
+def _share(model: Module, layers: dict[str, Any]) -> None:
+    """Let layers of one weight, such as a table that serves both ends, share its bytes.
+
+    Two scales of it may differ, since ranges of inputs are part of some.
+    """
+    held: dict[int, Any] = {}
+    for name, layer in layers.items():
+        plain: Any = model.get_submodule(name)
+        first = held.setdefault(id(plain.weight), layer).weight
+        if first.dtype is layer.weight.dtype and first.shape == layer.weight.shape:
+            layer.weight = first
 
 
 def _static(layer: Any, found: tuple[float, float] | None) -> Module:

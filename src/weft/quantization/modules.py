@@ -11,13 +11,13 @@ compiled code agree to the bit.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 import weft
 from weft import Tensor
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.nn import functional as F
 from weft.nn.activation import activation
 from weft.nn.functional.conv import with_batch, without_batch
@@ -69,6 +69,16 @@ class QuantizedModule(Module):
         return input
 
 
+def _check_fixed(module: Module, x: Tensor) -> None:
+    """Refuse inputs whose gradient the rounding would lose without a word."""
+    if x.requires_grad and weft.is_grad_enabled():
+        raise AutogradError(
+            f"{type(module).__name__}: expected an input that needs no gradient, since "
+            "rounded numbers have none; call the model under weft.no_grad(), train it "
+            "by weft.quantization.prepare_qat, or use weight_only=True"
+        )
+
+
 def _check_terms(name: str, terms: int) -> None:
     """Refuse sums of products that int32 may not hold."""
     if terms > MOST_TERMS:
@@ -78,8 +88,9 @@ def _check_terms(name: str, terms: int) -> None:
         )
 
 
-def _dynamic(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _dynamic(module: Module, x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """int8 numbers of a range that the largest number decides, and their scale."""
+    _check_fixed(module, x)
     most = x.abs().amax(dims, keepdim=True)
     scale = weft.where(most == 0, 1.0, most / 127.0)  # which is NaN of a NaN
     zero = weft.zeros((), dtype=x.dtype, device=x.device)
@@ -119,6 +130,8 @@ class _AnyLinear(QuantizedModule):
 class QuantizedLinear(_AnyLinear):
     """A linear layer of int8 weights and uint8 inputs of a known range.
 
+    ``input_affine`` has the scale and the zero point of inputs; ``scale`` is of sums.
+
     >>> layer = weft.nn.Linear(3, 2)
     >>> quantized = weft.quantization.QuantizedLinear(layer, -1.0, 1.0)
     >>> x = 2 * weft.rand(4, 3) - 1
@@ -134,10 +147,7 @@ class QuantizedLinear(_AnyLinear):
         _add_affine(self, layer, weight, scale, low, high)
 
     def forward(self, input: Tensor) -> Tensor:
-        x = quantized(
-            self._rows(input), self.input_scale, self.input_zero_point, 0, 255,
-            weft.uint8,
-        )  # fmt: skip
+        x = _bytes_of(self, self._rows(input))
         sums = wide_matmul_op(x, self.weight.t(), dtype=weft.int32)
         return self._finished(sums.float() * self.scale + self.bias, input)
 
@@ -154,8 +164,14 @@ def _add_affine(
         bias = bias + finite_array("a bias", layer.bias)
     module._buffer("scale", both)
     module._buffer("bias", bias.astype(np.float32))
-    module._buffer("input_scale", input_scale)
-    module._buffer("input_zero_point", zero_point)
+    module._buffer("input_affine", np.array([input_scale, zero_point], np.float32))
+
+
+def _bytes_of(module: Any, x: Tensor) -> Tensor:
+    """The numbers from 0 to 255 that stand for an input of a known range."""
+    _check_fixed(module, x)
+    scale, zero_point = module.input_affine[0], module.input_affine[1]
+    return quantized(x, scale, zero_point, 0, 255, weft.uint8)
 
 
 class DynamicLinear(_AnyLinear):
@@ -177,7 +193,7 @@ class DynamicLinear(_AnyLinear):
         self._add_bias(layer)
 
     def forward(self, input: Tensor) -> Tensor:
-        x, scale = _dynamic(self._rows(input), (1,))
+        x, scale = _dynamic(self, self._rows(input), (1,))
         sums = wide_matmul_op(x, self.weight.t(), dtype=weft.int32)
         out = sums.float() * (scale * self.scale)
         return self._finished(self._biased(out), input)
@@ -236,7 +252,7 @@ class _AnyConv(QuantizedModule):
             "dilation", "padding_mode",
         ):  # fmt: skip
             setattr(self, name, getattr(layer, name))
-        self.amounts = _amounts(layer)
+        self.padding = _amounts(layer)
         self.terms = math.prod(layer.weight.shape[1:])
 
     def _padded(self, input: Any) -> tuple[Tensor, bool]:
@@ -248,20 +264,36 @@ class _AnyConv(QuantizedModule):
                 f"input of shape {tuple(input.shape)}"
             )
         x = x.float()
-        if any(self.amounts):
+        if any(self.padding):
             mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
-            x = weft.pad(x, list(self.amounts), mode=mode)
+            x = weft.pad(x, list(self.padding), mode=mode)
         return x, had
 
-    def _sums(self, x: Tensor) -> Tensor:
-        """Sums of products (N, O, *S) of bytes."""
-        plain = ((0, 0),) * self.rank
-        columns = im2col_op(
-            x, kernel=self.kernel_size, stride=self.stride, padding=plain,
-            dilation=self.dilation,
+    def _columns(self, x: Tensor) -> Tensor:
+        """Windows of padded images (N, C, *kernel, *counts)."""
+        if all(n == 1 for n in self.kernel_size):
+            steps = tuple(slice(None, None, step) for step in self.stride)
+            out = x[(slice(None), slice(None), *steps)]
+            return out.reshape(*x.shape[:2], *self.kernel_size, *out.shape[2:])
+        spans = [
+            d * (n - 1) + 1
+            for n, d in zip(self.kernel_size, self.dilation, strict=True)
+        ]
+        if any(n < span for n, span in zip(x.shape[2:], spans, strict=True)):
+            raise ShapeError(
+                f"{type(self).__name__}: a kernel that spans {tuple(spans)} does not "
+                f"fit the padded input of size {tuple(x.shape[2:])}; expected at least "
+                "one window"
+            )
+        return im2col_op(
+            x, kernel=self.kernel_size, stride=self.stride,
+            padding=((0, 0),) * self.rank, dilation=self.dilation,
         )  # fmt: skip
+
+    def _sums(self, columns: Tensor) -> Tensor:
+        """Sums of products (N, O, *counts) of windows of bytes."""
         counts = columns.shape[2 + self.rank :]
-        count, groups, area = x.shape[0], self.groups, math.prod(counts)
+        count, groups, area = columns.shape[0], self.groups, math.prod(counts)
         lead = (count,) if groups == 1 else (count, groups)
         columns = columns.reshape(*lead, self.terms, area)
         weight = self.weight.reshape(*lead[1:], self.out_channels // groups, self.terms)
@@ -312,10 +344,9 @@ class QuantizedConv(_AnyConv):
 
     def forward(self, input: Tensor) -> Tensor:
         x, had = self._padded(input)
-        x = quantized(
-            x, self.input_scale, self.input_zero_point, 0, 255, weft.uint8
-        )  # what is padded with zeros is a zero point then
-        out = self._sums(x).float() * self._along(self.scale) + self._along(self.bias)
+        x = _bytes_of(self, x)  # where it is padded with zeros, they are zero points
+        sums = self._sums(self._columns(x))
+        out = sums.float() * self._along(self.scale) + self._along(self.bias)
         return without_batch(out.to(input.dtype), had)
 
 
@@ -339,8 +370,9 @@ class DynamicConv(_AnyConv):
 
     def forward(self, input: Tensor) -> Tensor:
         x, had = self._padded(input)
-        x, scale = _dynamic(x, tuple(range(1, x.ndim)))
-        out = self._sums(x).float() * (scale * self._along(self.scale))
+        x, scale = _dynamic(self, x, tuple(range(1, x.ndim)))
+        sums = self._sums(self._columns(x))
+        out = sums.float() * (scale * self._along(self.scale))
         return without_batch(self._biased(out, self._along).to(input.dtype), had)
 
 
@@ -387,8 +419,6 @@ class QuantizedEmbedding(QuantizedModule):
     True
     """
 
-    _rows_of: ClassVar[Any] = staticmethod(F.embedding)
-
     def __init__(self, layer: Any, bits: int = 8, group: int = GROUP) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = (
@@ -398,8 +428,8 @@ class QuantizedEmbedding(QuantizedModule):
         _add_packed(self, finite_array("a table", layer.weight), bits, group)
 
     def forward(self, input: Tensor) -> Tensor:
-        numbers = self._rows_of(input, self.weight)
-        scale = self._rows_of(input, self.scale)
+        numbers = F.embedding(input, self.weight)
+        scale = F.embedding(input, self.scale)
         groups = scale.shape[-1]
         if self.bits == 4:
             numbers = unpack_op(numbers, group=2 * self.weight.shape[1] // groups)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import late
 from weft.core.device import Device, find_device
 from weft.core.members import HOOKS, KINDS, Members
 from weft.core.size import Shape
@@ -479,6 +480,8 @@ class Names:
             value = layer
         if value is not None:
             return self._trusted(value)
+        if not self.weights_only and (known := _OWN_PACKAGES.get(_package(module))):
+            late.find(known)
         value = _imported(module, name) if layer is None else layer
         if _is_layers_function(module, value) and (
             _allowed.marked or not self.weights_only
@@ -598,6 +601,14 @@ def _reconstructor(m: Machine, kind: Any, base: Any, state: Any) -> Any:
 
 
 # -- modules and objects of the program
+
+
+# Packages of Weft whose modules whole models are made of, imported when a file has one.
+_OWN_PACKAGES = {"weft.models": "models", "weft.quantization": "quantization"}
+
+
+def _package(module: str) -> str:
+    return ".".join(module.split(".")[:2])
 
 
 def _imported(module: str, name: str) -> Any:

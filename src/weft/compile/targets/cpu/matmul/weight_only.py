@@ -38,6 +38,7 @@ from weft.core.size import Size
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.quantized import weight_only_matmul_op
+from weft.ops.shaping import reshape_op
 from weft.runtime.cpu import pool
 from weft.runtime.cpu.address import address
 
@@ -280,7 +281,7 @@ class WeightOnly(LibraryCall):
 
     @staticmethod
     def copies(node: Node) -> bool:
-        return bool(Operand(node).views)
+        return any(view.op is not reshape_op for view in Operand(node).views)
 
     @staticmethod
     def row_axes(node: Node) -> int | None:
@@ -288,7 +289,7 @@ class WeightOnly(LibraryCall):
 
     def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         """One job, whose tasks are blocks of the weights' rows."""
-        x, weight, scale = (resolve(o.base.shape, sizes) for o in self.operands)
+        x, weight, scale = (resolve(i.shape, sizes) for i in self.inputs)
         bits = self.node.params["bits"]
         if not x[0]:
             return None
