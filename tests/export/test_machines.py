@@ -3,6 +3,7 @@
 import importlib.util
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -161,3 +162,49 @@ def test_without_a_linker_the_error_names_both(tmp_path, monkeypatch):
     with pytest.raises(ArgumentError, match="no linker for aarch64-linux"):
         weft.export(nn.ReLU(), weft.ones(2), tmp_path / "a.so", target="aarch64-linux")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_give_the_same_bits_and_several_models_run_at_once(tmp_path):
+    """Three threads of the caller, each with a model, share one pool of three."""
+    weft.manual_seed(0)
+    net, x = wide_net(), weft.randn(99, 64)
+    weft.export(net, x, tmp_path / "net.so", threads=3)
+    want = net(x).detach().numpy()
+    models = [CModel(tmp_path / "net.so", 1 << 23) for _ in range(3)]
+    threads = models[0].library.net_threads
+    found = {}
+    for count in (1, 2, 3, 9):
+        assert threads(count) == min(count, 3)
+        found[count] = np.zeros_like(want)
+        assert models[0]("run", [x.numpy()], [found[count]]) == "OK"
+        np.testing.assert_array_equal(found[count], found[1])
+    np.testing.assert_allclose(found[1], want, rtol=1e-5, atol=1e-5)
+
+    def often(model):
+        out = np.zeros_like(want)
+        for _ in range(50):
+            out[:] = 0
+            assert model("run", [x.numpy()], [out]) == "OK"
+            np.testing.assert_array_equal(out, found[1])
+
+    with ThreadPoolExecutor(3) as workers:
+        list(workers.map(often, models))
+
+
+def wide_net():
+    return nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256),
+                         nn.Linear(256, 64), nn.Softmax(-1))  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="there is no nm")
+@pytest.mark.parametrize("target", ["x86_64-linux", "aarch64-linux", "riscv64-linux"])
+def test_code_for_one_thread_needs_no_system(target, tmp_path):
+    path = tmp_path / "net.o"
+    x = weft.randn(2, 1, 8, 8)
+    weft.export(image_net(), x, path, target=target, threads=1)
+    done = subprocess.run(["nm", path], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    missing = {row[-1] for row in rows if row[-2] == "U"}
+    assert missing <= {"memcpy", "memset", "memmove"}
+    seen = {row[-1] for row in rows if row[-2] in "TDBR"}
+    assert seen == {"net_init", "net_run", "net_message"}

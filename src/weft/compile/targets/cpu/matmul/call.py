@@ -421,7 +421,11 @@ class Product(LibraryCall):
             ]
             if len(self.operands) > 2:
                 pointers.append(Pointer(_PACKED, self.operands[2].base))
-            tables = [(_PACKED, ready)] if ready is not None else ()
+            tables = []
+            if ready is not None:
+                tables.append((_PACKED, ready))
+                del pointers[1]  # nobody reads the matrix itself
+                job[_POINTERS[1]] = 0
             jobs.append(Job(job, pointers, tables))
         few = self._is_few(arrays, cuts, isa)
         function = Symbol("gemm", self._code(cuts, few), "gemm_tasks")
