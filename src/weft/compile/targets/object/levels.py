@@ -1,4 +1,4 @@
-"""Which level of x86-64 a CPU has, asked when a library is used.
+"""The level of x86-64 that a CPU has, asked when a library is used.
 
 The levels are those of the psABI: v2 with SSE4.2, v3 with AVX2 and FMA, v4 with
 AVX-512. A level counts if the system saves the registers that it needs.
