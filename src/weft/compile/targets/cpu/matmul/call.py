@@ -313,18 +313,21 @@ class Product(LibraryCall):
         """How the right operand is packed once, where that pays.
 
         Few rows are dot products, which read it unpacked, and many take so long that
-        packing does not count. The same bits come out either way.
+        packing does not count, unless it is done once for all. The same bits come out
+        either way.
         """
         if not self.steady or len(shape) != 2 or len(self.operands) != 2:
             return None
         (m, n), tile = shape, gemm.tile
-        if not gemm.fewest < m <= _COST.weight_rows or n * k < _COST.weight:
+        base = self.operands[1].base
+        many = m > _COST.weight_rows and base.op is not CONSTANT
+        if m <= gemm.fewest or many or n * k < _COST.weight:
             return None
         words = -(-k // gemm.group)
         panels, length = -(-n // tile.width), -(-words // tile.lanes) * tile.lanes
         nbytes = length * panels * tile.width * self.node.dtype.np.itemsize
         symbol = Symbol("gemm", self._code(cuts), "gemm_pack")
-        return Pack(self.operands[1].base, symbol, panels, nbytes)
+        return Pack(base, symbol, panels, nbytes)
 
     def key(self, sizes: Mapping[str, int]) -> str:
         """The key under which a choice for this product is stored."""
