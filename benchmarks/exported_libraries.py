@@ -152,7 +152,7 @@ class Called:
         found = re.search(r"_MEMORY (\d+)", header)
         assert found is not None
         size = int(found[1])
-        self.memory, self.model = np.empty(size, np.uint8), (ctypes.c_int64 * 8)()
+        self.memory, self.model = np.zeros(size, np.uint8), (ctypes.c_int64 * 8)()
         given = ctypes.c_void_p(self.memory.ctypes.data), ctypes.c_size_t(size)
         assert library[f"{name}_init"](self.model, *given, *init) == 0
         self.x, self.y = x, y

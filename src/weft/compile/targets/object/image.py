@@ -167,9 +167,8 @@ class Image:
         words, kinds = np.zeros(one.slots, np.int64), np.full(one.slots, -1)
         slots, offsets = one.offsets.T
         words[slots], kinds[slots] = arena + offsets, ARENA
-        read = {*one.buffer_slots.tolist(), *one.jobs.pointers[:, 1].tolist()}
         for slot, _, value in one.constants:
-            if slot in read:  # of panels, nobody reads the matrix
+            if slot != NOWHERE:
                 kinds[slot], words[slot] = self.constants.weight(value)
         variables: list[Any] = [*one.held, *one.state_buffers]
         for held in variables:
