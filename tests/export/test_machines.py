@@ -19,7 +19,11 @@ from weft.nn import functional as F
 
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None
 needs_zig = pytest.mark.skipif(not HAS_ZIG, reason="ziglang is not installed")
-QEMU = {"aarch64": "qemu-aarch64-static", "riscv64": "qemu-riscv64-static"}
+# What runs the programs of a machine, and which: together all of them.
+QEMU = {
+    "aarch64": ("qemu-aarch64-static", ("images", "loops", "gpt", "random")),
+    "riscv64": ("qemu-riscv64-static", ("images", "lstm", "cache", "orders")),
+}
 on_x86 = pytest.mark.skipif(host_name() != "x86_64-linux", reason="for x86-64 alone")
 
 
@@ -50,13 +54,14 @@ def leaves(value):
 @needs_zig
 @pytest.mark.parametrize("family", QEMU)
 def test_programs_on_other_machines_agree_with_eager_ones(family, tmp_path):
-    runner = shutil.which(QEMU[family])
+    command, names = QEMU[family]
+    runner = shutil.which(command)
     if runner is None:
-        pytest.skip(f"{QEMU[family]} is not installed")
-    for name, make in PROGRAMS.items():
+        pytest.skip(f"{command} is not installed")
+    for name in names:
         weft.manual_seed(0)
         with weft.no_grad():
-            program, x = make()
+            program, x = PROGRAMS[name]()
             weft.manual_seed(1)
             path = tmp_path / f"{name}.o"
             weft.export(program, x, path, target=f"{family}-linux", threads=2)

@@ -48,7 +48,7 @@ def write_artifact(
     library, each with its header; ``.wasm`` is a module with its script, and ``.html``
     a page to draw on, or to write in with the letters of a ``vocabulary``. ``weights``
     are ``"inside"`` or ``"beside"``, in a safetensors file. Sizes that
-    ``dynamic_shapes`` names are open.
+    ``dynamic_shapes`` names are open. ``target="c"`` writes C for any path.
 
     Machine code is for this machine, or for another ``target`` such as
     ``"aarch64-linux"``; for this CPU, or for one that ``cpu`` names; of several levels
@@ -65,7 +65,9 @@ def write_artifact(
     if path is None:
         raise ArgumentError("export: expected a path, such as 'model.c'")
     place = os.fspath(path)
-    suffix = os.path.splitext(place)[1]
+    stem, suffix = os.path.splitext(place)
+    if target == "c":
+        place, suffix, target = f"{stem}.c", ".c", None
     if suffix not in SUFFIXES:
         raise ArgumentError(
             f"export: expected a path that ends in {', '.join(SUFFIXES[:-1])} or "
@@ -73,7 +75,7 @@ def write_artifact(
         )
     options = {"target": target, "cpu": cpu, "threads": threads}
     given = [name for name, value in options.items() if value is not None]
-    if suffix == ".c" and given and (given != ["target"] or target != "c"):
+    if suffix == ".c" and given:
         raise ArgumentError(
             f"export: {given[0]!r} is an option of machine code; C is compiled later, "
             "with the options of your compiler"
