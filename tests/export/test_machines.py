@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from c_mains import main_of, results_of, zig
-from c_programs import CModel
+from c_programs import CModel, needs_cc
 from test_c_files import Cached, Dynamic, Sequence, gpt, image_net, tokens
 
 import weft
@@ -17,6 +17,7 @@ from weft.compile.targets.object.machines import host_name
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 
+pytestmark = needs_cc
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None
 needs_zig = pytest.mark.skipif(not HAS_ZIG, reason="ziglang is not installed")
 # What runs the programs of a machine, and which: together all of them.
