@@ -60,9 +60,8 @@ class Stored(NamedTuple):
 
 def stored() -> Iterator[Stored]:
     """Tests of whole models: simple ones, and those that PyTorch once wrote."""
-    from onnx.backend.test.loader import load_model_tests
-
     import onnx
+    from onnx.backend.test.loader import load_model_tests
 
     for kind in ("simple", "pytorch-converted", "pytorch-operator"):
         for test in load_model_tests(kind=kind):

@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto, helper, numpy_helper
 from onnx.parser import parse_model
 
 import weft
-from onnx import ModelProto, helper, numpy_helper
 from weft.errors import WeftError
 from weft.onnx.operators import load_all
 from weft.onnx.registry import TABLE

@@ -3,11 +3,12 @@
 import importlib.util
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from c_mains import main_of, results_of, zig
-from c_programs import CModel
+from c_programs import CModel, needs_cc
 from test_c_files import Cached, Dynamic, Sequence, gpt, image_net, tokens
 
 import weft
@@ -16,9 +17,14 @@ from weft.compile.targets.object.machines import host_name
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 
+pytestmark = needs_cc
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None
 needs_zig = pytest.mark.skipif(not HAS_ZIG, reason="ziglang is not installed")
-QEMU = {"aarch64": "qemu-aarch64-static", "riscv64": "qemu-riscv64-static"}
+# What runs the programs of a machine, and which: together all of them.
+QEMU = {
+    "aarch64": ("qemu-aarch64-static", ("images", "loops", "gpt", "random")),
+    "riscv64": ("qemu-riscv64-static", ("images", "lstm", "cache", "orders")),
+}
 on_x86 = pytest.mark.skipif(host_name() != "x86_64-linux", reason="for x86-64 alone")
 
 
@@ -49,13 +55,14 @@ def leaves(value):
 @needs_zig
 @pytest.mark.parametrize("family", QEMU)
 def test_programs_on_other_machines_agree_with_eager_ones(family, tmp_path):
-    runner = shutil.which(QEMU[family])
+    command, names = QEMU[family]
+    runner = shutil.which(command)
     if runner is None:
-        pytest.skip(f"{QEMU[family]} is not installed")
-    for name, make in PROGRAMS.items():
+        pytest.skip(f"{command} is not installed")
+    for name in names:
         weft.manual_seed(0)
         with weft.no_grad():
-            program, x = make()
+            program, x = PROGRAMS[name]()
             weft.manual_seed(1)
             path = tmp_path / f"{name}.o"
             weft.export(program, x, path, target=f"{family}-linux", threads=2)
@@ -161,3 +168,49 @@ def test_without_a_linker_the_error_names_both(tmp_path, monkeypatch):
     with pytest.raises(ArgumentError, match="no linker for aarch64-linux"):
         weft.export(nn.ReLU(), weft.ones(2), tmp_path / "a.so", target="aarch64-linux")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_give_the_same_bits_and_several_models_run_at_once(tmp_path):
+    """Three threads of the caller, each with a model, share one pool of three."""
+    weft.manual_seed(0)
+    net, x = wide_net(), weft.randn(99, 64)
+    weft.export(net, x, tmp_path / "net.so", threads=3)
+    want = net(x).detach().numpy()
+    models = [CModel(tmp_path / "net.so", 1 << 23) for _ in range(3)]
+    threads = models[0].library.net_threads
+    found = {}
+    for count in (1, 2, 3, 9):
+        assert threads(count) == min(count, 3)
+        found[count] = np.zeros_like(want)
+        assert models[0]("run", [x.numpy()], [found[count]]) == "OK"
+        np.testing.assert_array_equal(found[count], found[1])
+    np.testing.assert_allclose(found[1], want, rtol=1e-5, atol=1e-5)
+
+    def often(model):
+        out = np.zeros_like(want)
+        for _ in range(50):
+            out[:] = 0
+            assert model("run", [x.numpy()], [out]) == "OK"
+            np.testing.assert_array_equal(out, found[1])
+
+    with ThreadPoolExecutor(3) as workers:
+        list(workers.map(often, models))
+
+
+def wide_net():
+    return nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256),
+                         nn.Linear(256, 64), nn.Softmax(-1))  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="there is no nm")
+@pytest.mark.parametrize("target", ["x86_64-linux", "aarch64-linux", "riscv64-linux"])
+def test_code_for_one_thread_needs_no_system(target, tmp_path):
+    path = tmp_path / "net.o"
+    x = weft.randn(2, 1, 8, 8)
+    weft.export(image_net(), x, path, target=target, threads=1)
+    done = subprocess.run(["nm", path], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    missing = {row[-1] for row in rows if row[-2] == "U"}
+    assert missing <= {"memcpy", "memset", "memmove"}
+    seen = {row[-1] for row in rows if row[-2] in "TDBR"}
+    assert seen == {"net_init", "net_run", "net_message"}

@@ -4,10 +4,10 @@ import importlib.util
 import pathlib
 
 import numpy as np
+import onnx
 import pytest
 from toy_device import Toy
 
-import onnx
 import weft
 from weft.errors import DeviceError
 from weft.onnx import backend

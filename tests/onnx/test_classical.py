@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import weft
-from onnx import TensorProto, helper
 from weft.onnx import ModelError
 
 X = np.random.default_rng(3).normal(size=(20, 3)).astype(np.float32)

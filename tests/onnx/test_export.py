@@ -4,10 +4,10 @@ import contextlib
 import itertools
 
 import numpy as np
+import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-import onnx
 import weft
 from weft import nn
 from weft.cli import export as cli

@@ -3,13 +3,13 @@
 import sys
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
-import onnx
 import weft
-from onnx import TensorProto, helper, numpy_helper
 from weft import nn
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.onnx import ModelError

@@ -55,6 +55,8 @@ ALLOWED = {
     "all any": "modes of a hook on several gradients",
     "matmul conv": "switches of PyTorch's backends",
     "conj neg": "bits of tensors in PyTorch's files",
+    "amax amin prod": "names that ONNX has for what a scatter does",
+    **dict.fromkeys(ONNX_NAMES, "operators under ONNX's names for them"),
 }
 
 

@@ -34,7 +34,7 @@ class CModel:
         path = compiled(source, *flags) if source.suffix == ".c" else source
         self.library = ctypes.CDLL(str(path))
         self.model = ctypes.create_string_buffer(64)
-        self.memory = np.zeros(size, np.uint8)
+        self.memory = np.full(size, 0xA5, np.uint8)  # what is there does not matter
         self.init_code = self.init(size, *init)
 
     def init(self, size, *more):

@@ -50,7 +50,7 @@ def write_artifact(
     a page to draw on, or to write in with the letters of a ``vocabulary``; ``.onnx`` is
     a model for other libraries (see ``weft.onnx.export``). ``weights`` are ``"inside"``
     or ``"beside"``, in a file of their own. Sizes that ``dynamic_shapes`` names are
-    open.
+    open. ``target="c"`` writes C for any path.
 
     Machine code is for this machine, or for another ``target`` such as
     ``"aarch64-linux"``; for this CPU, or for one that ``cpu`` names; of several levels
@@ -67,7 +67,9 @@ def write_artifact(
     if path is None:
         raise ArgumentError("export: expected a path, such as 'model.c'")
     place = os.fspath(path)
-    suffix = os.path.splitext(place)[1]
+    stem, suffix = os.path.splitext(place)
+    if target == "c":
+        place, suffix, target = f"{stem}.c", ".c", None
     if suffix not in SUFFIXES:
         raise ArgumentError(
             f"export: expected a path that ends in {', '.join(SUFFIXES[:-1])} or "
@@ -76,7 +78,7 @@ def write_artifact(
     options = {"target": target, "cpu": cpu, "threads": threads}
     given = [name for name, value in options.items() if value is not None]
     portable = suffix in (".c", ".onnx")
-    if portable and given and (given != ["target"] or target != suffix[1:]):
+    if portable and given:
         raise ArgumentError(
             f"export: {given[0]!r} is an option of machine code; what {suffix!r} files "
             "hold is compiled later, by those who run them"

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import defs, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 import weft
-from onnx import defs, helper
 from weft.core.tensor import Tensor
 from weft.onnx.errors import ModelError
 from weft.onnx.model import Model, load

@@ -105,6 +105,7 @@ def _model(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """The model without its weights, and the weights by name."""
     from onnx import helper
+
     from weft.onnx.writing import load_all
     from weft.onnx.writing.control import value_info
     from weft.onnx.writing.writer import Writer

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import weft
 from onnx import GraphProto, helper
+
+import weft
 from weft.graph.ir import Graph
 from weft.onnx.types import NUMBERS
 from weft.onnx.writing.writer import Refused, Writer, rule

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from onnx import NodeProto, helper, numpy_helper
+
 from weft.core.size import Atom, Size
 from weft.dtype import DType
 from weft.graph import ir

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compile.targets.c.program import LEAST
 from weft.compile.targets.cpu.driver import FIELDS
 from weft.compile.targets.cpu.executable import (
     FILL,
@@ -44,7 +45,9 @@ class Constants:
         self.weights: dict[str, ndarray] = {}
         self.places: dict[str, int] = {}  # of weights, in bytes
         self.weight_bytes = 0
-        self._known: dict[Any, tuple[int, int]] = {}
+        self._known: dict[Any, tuple[int, int]] = {}  # by their bytes
+        # by what is asked for again for other sizes, which lives as long
+        self._seen: dict[int, tuple[ndarray, tuple[int, int]]] = {}
 
     def add(self, values: ndarray) -> int:
         """Where an array is in the file."""
@@ -52,7 +55,13 @@ class Constants:
 
     def weight(self, values: ndarray) -> tuple[int, int]:
         """Where a constant of the program is: of what, and the bytes behind that."""
-        if not self.beside or values.nbytes < 256:
+        if id(values) not in self._seen:
+            self._seen[id(values)] = values, self.table(values)
+        return self._seen[id(values)][1]
+
+    def table(self, values: ndarray) -> tuple[int, int]:
+        """Where an array is that was made for some sizes."""
+        if not self.beside or values.nbytes < LEAST:
             return CONSTANTS, self.add(values)
         return self._once(values, lambda data: (WEIGHTS, self._put_beside(values)))
 
@@ -197,7 +206,7 @@ class Image:
         ends = sorted({*jobs.tables[:, 1].tolist(), len(one.data)})
         for word, offset in jobs.tables.tolist():
             end = next((one for one in ends if one > offset), offset)
-            kind, words[word] = self.constants.weight(one.data[offset:end])
+            kind, words[word] = self.constants.table(one.data[offset:end])
             pairs[kind].append(word)
         for (slots, gangs, sizes, *_), inner in zip(
             jobs.nested.tolist(), nested, strict=True

@@ -1,4 +1,4 @@
-"""Which level of x86-64 a CPU has, asked when a library is used.
+"""The level of x86-64 that a CPU has, asked when a library is used.
 
 The levels are those of the psABI: v2 with SSE4.2, v3 with AVX2 and FMA, v4 with
 AVX-512. A level counts if the system saves the registers that it needs.
@@ -26,16 +26,26 @@ _SAVED = {"x86-64-v3": 0x6, "x86-64-v4": 0xE6}  # bits of XCR0
 
 
 def emit_level(module: ir.Module, cpus: list[str]) -> ir.Function:
-    """``level()``: the last of some CPUs, from narrow to wide, that this CPU is."""
+    """``level()``: the last of some CPUs, from narrow to wide, that this CPU is.
+
+    CPUID takes long on virtual machines, so it is asked once.
+    """
     made = ir.Function(module, ir.FunctionType(I64, []), "level")
     made.linkage = "internal"
     b = ir.IRBuilder(made.append_basic_block("entry"))
+    if len(cpus) == 1:
+        b.ret(I64(0))
+        return made
+    before = ir.GlobalVariable(module, I64, "known_level")
+    before.initializer = I64(-1)
+    known_level = b.load_atomic(before, "monotonic", 8)
+    with b.if_then(b.icmp_signed(">=", known_level, I64(0))):
+        b.ret(known_level)
     found: Any = I64(0)
     enough: Any = ir.IntType(1)(1)
-    last = cpus[-1] if len(cpus) > 1 else ""
     known: dict[int, Any] = {}
     for cpu in _NEEDED:
-        if cpu > last:
+        if cpu > cpus[-1]:
             break
         for leaf, register, bits in _NEEDED[cpu]:
             if leaf not in known:
@@ -47,6 +57,7 @@ def emit_level(module: ir.Module, cpus: list[str]) -> ir.Function:
             enough = _saved(b, enough, _SAVED[cpu])
         if cpu in cpus:
             found = b.select(enough, I64(cpus.index(cpu)), found)
+    b.store_atomic(found, before, "monotonic", 8)
     b.ret(found)
     return made
 

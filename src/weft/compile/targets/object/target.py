@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import Kernel
 from weft.compile.lower.deduplicate import KernelTable
-from weft.compile.program.steps import Step
 from weft.compile.targets import Replay
 from weft.compile.targets.cpu.executable import Symbol
-from weft.compile.targets.cpu.matmul.call import Product, product_kind
-from weft.compile.targets.cpu.matmul.kinds import FLOATS
 from weft.compile.targets.cpu.plan import Plan
 from weft.compile.targets.cpu.target import CpuTarget
 from weft.errors import ArgumentError
-from weft.graph.ir import CONSTANT, Graph, Node
+from weft.graph.ir import Graph
 
 
 class KernelCode:
@@ -52,22 +49,6 @@ class ObjectTarget(CpuTarget):
     def start(self, graph: Graph, *, pack_weights: bool) -> None:
         """Nothing: a file is written of a whole program."""
 
-    def refine(
-        self,
-        graph: Graph,
-        steps: Sequence[Step],
-        *,
-        pack_weights: bool,
-        fixed: Collection[Node] = (),
-    ) -> list[Step]:
-        """The steps, with constant matrices packed once, in the file."""
-        steps = super().refine(graph, steps, pack_weights=False, fixed=fixed)
-        return [
-            replace(step, steady=_is_constant(step))
-            if isinstance(step, Product) else step
-            for step in steps
-        ]  # fmt: skip
-
     def emit(self, table: KernelTable, kernels: Iterable[Kernel]) -> Any:
         return KernelCode(table)
 
@@ -82,9 +63,3 @@ class ObjectTarget(CpuTarget):
 
     def keep(self, key: str, executor: Any) -> None:
         pass
-
-
-def _is_constant(product: Product) -> bool:
-    return (
-        product.operands[1].base.op is CONSTANT and product_kind(product.node) in FLOATS
-    )

@@ -45,7 +45,7 @@ from weft.config import config
 from weft.core.op import Op, TensorType
 from weft.core.size import Size, elements
 from weft.graph.interpret import resolve
-from weft.graph.ir import ASSIGN, CONSTANT, READ, Graph, Node
+from weft.graph.ir import ASSIGN, READ, Graph, Node
 from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.shaping import permute_op
 from weft.runtime.cpu import pool
@@ -150,15 +150,6 @@ class Panels(LibraryCall):
         ]
         function = Symbol("gemm", name_of(kind, 0, self.few), "gemm_pack")
         return Work(function, [Job(job, pointers)], cut.tasks)
-
-
-def _constant_panels(
-    value: np.ndarray, start: int, like: np.ndarray, tile: Any
-) -> np.ndarray:
-    """The panels of a constant, which is seen as ``like`` from a byte on."""
-    flat = value.reshape(-1)[start // value.itemsize :]
-    matrix = np.lib.stride_tricks.as_strided(flat, like.shape, like.strides)
-    return _panels(matrix, tile.width, tile.lanes)
 
 
 def _is_transposed(operand: Operand) -> bool:
@@ -400,13 +391,6 @@ class Product(LibraryCall):
             gemm.tile, m, n, k, batch=batch, threads=threads, whole=rows,
             blocks=cuts[:2],
         )  # fmt: skip
-        pack = self._pack(gemm, shape, k, cuts)
-        ready: np.ndarray | None = None  # the panels of a constant
-        if pack is not None and pack.node.op is CONSTANT:
-            value = pack.node.params["value"]
-            start = arrays[1].ctypes.data - starts[1].ctypes.data
-            ready = _constant_panels(value, start, arrays[1], gemm.tile)
-            pack = None
         jobs: list[Job] = []
         for index in np.ndindex(*outer):
             stacks = [array[index] for array in arrays]
@@ -421,9 +405,9 @@ class Product(LibraryCall):
             ]
             if len(self.operands) > 2:
                 pointers.append(Pointer(_PACKED, self.operands[2].base))
-            tables = [(_PACKED, ready)] if ready is not None else ()
-            jobs.append(Job(job, pointers, tables))
+            jobs.append(Job(job, pointers))
         few = self._is_few(arrays, cuts, isa)
         function = Symbol("gemm", self._code(cuts, few), "gemm_tasks")
         share = min(math.prod(shape) * k / _COST.serial, 1.0)
+        pack = self._pack(gemm, shape, k, cuts)
         return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT, share, pack)
