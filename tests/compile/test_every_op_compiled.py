@@ -138,8 +138,8 @@ def size_of(case):
     """What the operator makes of absolute values."""
     if case.op.name == "weight_only_matmul":  # bytes stand for numbers with signs
         x, weight, scale = case.args
-        eye = np.eye(x.shape[1])
-        return np.abs(x) @ np.abs(case.op.eval(eye, weight, scale, **case.params))
+        rows = np.eye(x.shape[1]), weight, scale.astype(np.float64)
+        return np.abs(wide(x)) @ np.abs(case.op.eval(*rows, **case.params))
     arrays = [np.abs(a.astype(np.complex128)) for a in case.args]
     return case.op.eval(*arrays, **case.params)
 

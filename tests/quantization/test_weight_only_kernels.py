@@ -7,6 +7,7 @@ import weft
 from weft.compile.targets.cpu.matmul import matmul_arrays
 from weft.compile.targets.cpu.matmul.weight_only import multiply
 from weft.compile.targets.cpu.object_code import host_isa
+from weft.errors import DTypeError, ShapeError
 from weft.ops import quantized as records
 from weft.quantization.numbers import grouped, symmetric
 
@@ -97,3 +98,23 @@ def test_sums_of_the_largest_bytes_are_exact(level):
             np.testing.assert_array_equal(matmul_arrays(a, b, isa=isa), wanted)
             found = matmul_arrays(b.T.copy(), a.T.copy(), isa=isa)
             np.testing.assert_array_equal(found, wanted.T)
+
+
+def test_operands_that_do_not_belong_together():
+    weight, scale = packed(6, 32, 4)
+    x = np.ones((2, 32), np.float32)
+    wrong = (
+        (x[:, :16], weight, scale, 4), (np.ones((2, 33), "f"), weight, scale, 4),
+        (x, weight, scale[:3], 4), (x, weight, scale[:, :0], 4),
+        (x[0], weight, scale, 4), (x, weight.view(np.int8), scale, 8),
+    )  # fmt: skip
+    kinds = (x, weight.view(np.int8), scale, 4), (x, weight, scale.astype("d"), 4)
+    product = records.weight_only_matmul_op
+    for error, cases in ((ShapeError, wrong), (DTypeError, kinds)):
+        for *arrays, bits in cases:
+            tensors = [weft.tensor(a) for a in arrays]
+            for enabled in (True, False):
+                with weft.config.using(eager_kernels=enabled), pytest.raises(error):
+                    product(*tensors, bits=bits)
+            with pytest.raises(error):
+                weft.compile(lambda *t, bits=bits: product(*t, bits=bits))(*tensors)

@@ -362,16 +362,23 @@ def _dequantized_array(weight: Any, scale: Any, size: int, bits: int) -> Any:
 
 
 def _weight_only_eval(x: Any, weight: Any, scale: Any, *, bits: int) -> Any:
+    check_weight_only(x, weight, scale, bits)
     return product(x, _dequantized_array(weight, scale, x.shape[1], bits).T)
 
 
 def _weight_only_type(
     x: TensorType, weight: TensorType, scale: TensorType, *, bits: int
 ) -> TensorType:
+    check_weight_only(x, weight, scale, bits)
+    return TensorType((x.shape[0], weight.shape[0]), x.dtype)
+
+
+def check_weight_only(x: Any, weight: Any, scale: Any, bits: int) -> None:
+    """Refuse operands, or types of them, that do not belong together."""
     name = "weight_only_matmul"
     kinds = [t.dtype.name for t in (x, weight, scale)]
     narrow = "uint8" if bits == 4 else "int8"
-    if kinds[1] != narrow or kinds[0] != kinds[2] or not x.dtype.is_floating_point:
+    if kinds[1] != narrow or kinds[0] != kinds[2] or "float" not in kinds[0]:
         raise DTypeError(
             f"{name}: expected floating x and scale of one dtype and {narrow} weights "
             f"of {bits} bits, got {', '.join(kinds)}"
@@ -386,12 +393,11 @@ def _weight_only_type(
             f"{shapes}"
         )
     short = numbers - x.shape[1]
-    if short < 0 or short >= max(numbers // groups, 1) or (bits == 8 and short):
+    if short < 0 or short >= (2 * groups if bits == 4 else 1):
         raise ShapeError(
             f"{name}: expected x with as many columns as the weights' {numbers}, got "
             f"shapes {shapes}"
         )
-    return TensorType((x.shape[0], rows), x.dtype)
 
 
 def _weight_only_composed(x: Tensor, weight: Tensor, scale: Tensor, bits: int) -> Any:

@@ -37,7 +37,7 @@ from weft.config import config
 from weft.core.size import Size
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.quantized import weight_only_matmul_op
+from weft.ops.quantized import check_weight_only, weight_only_matmul_op
 from weft.ops.shaping import reshape_op
 from weft.runtime.cpu import pool
 from weft.runtime.cpu.address import address
@@ -225,7 +225,7 @@ def multiply(
     x: np.ndarray, weight: np.ndarray, scale: np.ndarray, bits: int,
     isa: Isa | None = None,
 ) -> np.ndarray | None:  # fmt: skip
-    """The product of checked arrays, or None if it is not for few rows of float32.
+    """The product, or None if it is not one of few rows of float32.
 
     >>> from weft.compile.targets.cpu.matmul.weight_only import multiply
     >>> x, weight = np.ones((1, 3), np.float32), np.array([[1, 2, -5]], np.int8)
@@ -234,6 +234,7 @@ def multiply(
     """
     if x.dtype != np.float32 or not _fits(x.shape, weight.shape):
         return None
+    check_weight_only(x, weight, scale, bits)
     x, weight, scale = (np.asarray(a, order="C") for a in (x, weight, scale))
     out = np.empty((len(x), len(weight)), np.float32)
     fields, tasks = _fields(x.shape, weight.shape, scale.shape, bits)
