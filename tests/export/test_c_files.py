@@ -367,6 +367,22 @@ def test_a_size_of_zero_is_refused(tmp_path):
         )
 
 
+def test_state_that_begins_as_a_weight_does(exported):
+    """One is in the file, the other beside it."""
+    weight = weft.randn(64, 50)
+    state = weight.clone()
+
+    def step(x):
+        y = x @ weight + state.mean(0)
+        state.add_(1)
+        return y
+
+    x = weft.randn(3, 64)
+    model = exported(step, x, weights="beside")
+    for _ in range(2):
+        check(model, step, x, close=1e-4)
+
+
 def test_weights_beside_the_file(exported, tmp_path):
     net, x = nn.Linear(64, 50), weft.randn(3, 64)
     model = exported(net, x, weights="beside")

@@ -45,13 +45,13 @@ class Constants:
         self.weights: dict[str, ndarray] = {}
         self.places: dict[str, int] = {}  # of weights, in bytes
         self.weight_bytes = 0
-        self._known: dict[Any, tuple[int, int]] = {}  # by their bytes
+        self._known: dict[Any, int] = {}  # places, by kinds and bytes
         # by what is asked for again for other sizes, which lives as long
         self._seen: dict[int, tuple[ndarray, tuple[int, int]]] = {}
 
     def add(self, values: ndarray) -> int:
         """Where an array is in the file."""
-        return self._once(values, lambda data: (CONSTANTS, self._append(data)))[1]
+        return self._once(values, CONSTANTS, self._append)[1]
 
     def weight(self, values: ndarray) -> tuple[int, int]:
         """Where a constant of the program is: of what, and the bytes behind that."""
@@ -63,16 +63,16 @@ class Constants:
         """Where an array is that was made for some sizes."""
         if not self.beside or values.nbytes < LEAST:
             return CONSTANTS, self.add(values)
-        return self._once(values, lambda data: (WEIGHTS, self._put_beside(values)))
+        return self._once(values, WEIGHTS, lambda _: self._put_beside(values))
 
     def _once(
-        self, values: ndarray, keep: Callable[[bytes], tuple[int, int]]
+        self, values: ndarray, kind: int, keep: Callable[[bytes], int]
     ) -> tuple[int, int]:
         data = np.ascontiguousarray(values).tobytes()
-        key = len(data), hashlib.sha256(data).digest()
+        key = kind, len(data), hashlib.sha256(data).digest()
         if key not in self._known:
             self._known[key] = keep(data)
-        return self._known[key]
+        return kind, self._known[key]
 
     def _append(self, data: bytes) -> int:
         start = self.nbytes
