@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 import weft
 from weft import nn
 from weft.cli import export as cli
+from weft.core.op import find_op
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.onnx import ModelError
@@ -256,6 +257,13 @@ def test_the_command_writes_onnx(tmp_path):
     path = str(tmp_path / "net.onnx")
     assert cli.run(str(program), path, "inside") == path
     assert weft.allclose(weft.onnx.load(path)(weft.ones(1, 3)), net(weft.ones(1, 3)))
+
+
+def test_numbers_have_the_dtype_of_the_result():
+    where = find_op("where")
+    condition = weft.tensor([True, False])
+    check(lambda c, x: where(c, x, 2.5), (condition, weft.ones(2)))
+    check(lambda x: (x > 1, 2 - x, x * 2.5, 7 // x), (weft.tensor([1, 2]),))
 
 
 def test_bits_of_unsigned_numbers_are_shifted():

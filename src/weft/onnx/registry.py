@@ -11,8 +11,10 @@ keywords, whose defaults are ONNX's. A function that asks for it gets
     outside     values outside of a graph among its attributes, by name
     model       the model that runs, for graphs among its attributes
 
-``known`` operators also take arrays that are known before anything runs (sizes, and
-what is computed from them), and give such arrays: see ``known``.
+Inputs are tensors. Those at ``static`` places decide how the program looks, such as a
+shape: they may be arrays that are known before anything runs (see ``known``). Those at
+``frozen`` places are no parameters, as training does not change them. A ``plain``
+operator takes all values as they are: arrays, sequences, and None.
 """
 
 from __future__ import annotations

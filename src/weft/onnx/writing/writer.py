@@ -215,7 +215,8 @@ class Writer:
             )  # fmt: skip
         if any(_is_complex(x) for x in (node, *node.inputs)):
             raise Refused("complex numbers have no form in ONNX")
-        dtype = next((x.dtype for x in node.inputs if _is_tensor(x)), None)
+        of_numbers = [node] if node.op.facts.returns == "same" else node.inputs
+        dtype = next((x.dtype for x in of_numbers if _is_tensor(x)), None)
         names = [self.read(x, dtype) for x in plain_inputs(node)]
         return found(self, node, *names)
 
