@@ -125,6 +125,21 @@ def each_operator():
             )
 
 
+def looked_up():
+    """Rows by their indices, and their gradients, however tables are cut."""
+    mesh = dist.init_device_mesh("cpu", (2,))
+    ids = weft.tensor([[2, 0, 2], [1, 1, 4]])
+    table = numbers(5, 4).requires_grad_()
+    (F.embedding(ids, table).sin() * 2).sum().backward()
+    for place, given in itertools.product(PLACED, PLACED):
+        rows = distribute_tensor(table.detach().requires_grad_(), mesh, [place])
+        found = F.embedding(distribute_tensor(ids, mesh, [given]), rows)
+        (found.sin() * 2).sum().backward()
+        np.testing.assert_allclose(
+            rows.grad.full_tensor().numpy(), table.grad.numpy(), 1e-12
+        )
+
+
 def sent():
     """What an operator sends: nothing, where its record says how it divides."""
     mesh = dist.init_device_mesh("cpu", (2,))
@@ -244,7 +259,7 @@ def layers():
         dist.fsdp.fully_shard(parallelize_module(net, mesh, {"0": ColwiseParallel()}))
 
 
-CHECKS = [layers, each_operator, sent, local, refused, modules]
+CHECKS = [looked_up, layers, each_operator, sent, local, refused, modules]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

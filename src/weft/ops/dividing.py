@@ -26,7 +26,7 @@ Rule = Callable[..., Iterator[Way]]
 
 
 def elementwise(
-    size: int, out: TensorType, *xs: Any, terms: str = "", **params: Any
+    size: int, out: TensorType, /, *xs: Any, terms: str = "", **params: Any
 ) -> Iterator[Way]:
     """Every axis divides; ``terms`` says in which operands the operator is linear."""
     tensors = [isinstance(x, TensorType) for x in xs]
@@ -45,8 +45,8 @@ def reduction(combine: str = "") -> Rule:
     """Axes that stay divide; so does one that is reduced, if results combine."""
 
     def rule(
-        size: int, out: TensorType, x: TensorType, *, dim: Any, keepdim: bool = False,
-        **params: Any,
+        size: int, out: TensorType, x: TensorType, /, *, dim: Any,
+        keepdim: bool = False, **params: Any,
     ) -> Iterator[Way]:  # fmt: skip
         dims = dim if isinstance(dim, tuple) else (dim,)
         for d in range(len(x.shape)):
@@ -66,7 +66,7 @@ def _all_filled(length: int, size: int) -> bool:
 
 
 def along(
-    size: int, out: TensorType, *xs: TensorType, dim: int, **params: Any
+    size: int, out: TensorType, /, *xs: TensorType, dim: int, **params: Any
 ) -> Iterator[Way]:
     """Lines along ``dim`` are computed as a whole, and all have the same sizes."""
     for d in range(len(out.shape)):
@@ -75,7 +75,7 @@ def along(
 
 
 def joined(
-    size: int, out: TensorType, *xs: TensorType, dim: int, **params: Any
+    size: int, out: TensorType, /, *xs: TensorType, dim: int, **params: Any
 ) -> Iterator[Way]:
     """As ``along``, for an operator that moves elements."""
     yield from along(size, out, *xs, dim=dim)
@@ -83,7 +83,7 @@ def joined(
 
 
 def permuted(
-    size: int, out: TensorType, x: TensorType, *, dims: tuple[int, ...]
+    size: int, out: TensorType, x: TensorType, /, *, dims: tuple[int, ...]
 ) -> Iterator[Way]:
     """An axis is divided wherever it goes."""
     for to, d in enumerate(dims):
@@ -92,7 +92,7 @@ def permuted(
 
 
 def flipped(
-    size: int, out: TensorType, x: TensorType, *, dims: tuple[int, ...]
+    size: int, out: TensorType, x: TensorType, /, *, dims: tuple[int, ...]
 ) -> Iterator[Way]:
     """Axes that are not turned round divide."""
     for d in range(len(x.shape)):
@@ -102,7 +102,7 @@ def flipped(
 
 
 def reshaped(
-    size: int, out: TensorType, x: TensorType, *, shape: tuple[int, ...]
+    size: int, out: TensorType, x: TensorType, /, *, shape: tuple[int, ...]
 ) -> Iterator[Way]:
     """The first of the axes that become others divides, if all pieces are equal."""
     yield ("sum",), ("sum",)
@@ -137,7 +137,7 @@ def _groups(
 
 
 def expanded(
-    size: int, out: TensorType, x: TensorType, *, shape: tuple[int, ...]
+    size: int, out: TensorType, x: TensorType, /, *, shape: tuple[int, ...]
 ) -> Iterator[Way]:
     """Axes that are not repeated divide."""
     lead = len(out.shape) - len(x.shape)
@@ -172,7 +172,7 @@ def _kept(shape: tuple[int, ...], index: tuple[Any, ...]) -> Iterator[tuple[int,
 
 
 def sliced(
-    size: int, out: TensorType, x: TensorType, *, index: tuple[Any, ...]
+    size: int, out: TensorType, x: TensorType, /, *, index: tuple[Any, ...]
 ) -> Iterator[Way]:
     """Axes of which nothing is cut off divide."""
     for d, to in _kept(x.shape, index):
@@ -181,7 +181,7 @@ def sliced(
 
 
 def placed(
-    size: int, out: TensorType, x: TensorType, *, shape: Any, index: tuple[Any, ...]
+    size: int, out: TensorType, x: TensorType, /, *, shape: Any, index: tuple[Any, ...]
 ) -> Iterator[Way]:
     """The transpose of ``sliced``."""
     for d, to in _kept(out.shape, index):
@@ -190,7 +190,7 @@ def placed(
 
 
 def taken(
-    size: int, out: TensorType, x: TensorType, index: TensorType
+    size: int, out: TensorType, x: TensorType, index: TensorType, /
 ) -> Iterator[Way]:
     """Rows by their indices: the indices divide, and what a row has."""
     lead = len(index.shape)
@@ -202,7 +202,7 @@ def taken(
 
 
 def added_at(
-    size: int, out: TensorType, x: TensorType, index: TensorType, **params: Any
+    size: int, out: TensorType, x: TensorType, index: TensorType, /, **params: Any
 ) -> Iterator[Way]:
     """The transpose of ``taken``."""
     lead = len(index.shape)
@@ -214,7 +214,7 @@ def added_at(
 
 
 def multiplied(
-    size: int, out: TensorType, x: TensorType, y: TensorType, **params: Any
+    size: int, out: TensorType, x: TensorType, y: TensorType, /, **params: Any
 ) -> Iterator[Way]:
     """A matrix product: rows, columns, what is summed over, and batches divide."""
     rows, columns = len(out.shape) - 2, len(out.shape) - 1
@@ -228,7 +228,7 @@ def multiplied(
 
 
 def attended(
-    size: int, out: tuple[TensorType, ...], *xs: TensorType, **params: Any
+    size: int, out: tuple[TensorType, ...], /, *xs: TensorType, **params: Any
 ) -> Iterator[Way]:
     """Attention: the axes before rows and columns divide."""
     for d in range(len(xs[0].shape) - 2):

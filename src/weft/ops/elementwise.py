@@ -223,6 +223,12 @@ def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
         shape = broadcast_shapes(name, *(x.shape for x in tensors))
     plain = dtype.np.char in NATIVE_CODES and bool(tensors)
     device = device_of(tensors)
+    if not plain and any(x._part is not x for x in tensors):
+        # numbers beside what processes share out: expanded, they are known for numbers
+        operands = [
+            x if isinstance(x, Tensor) else _fit(x, dtype, (), False, device)
+            for x in operands
+        ]
     return tuple([_fit(x, dtype, shape, plain, device) for x in operands])
 
 

@@ -20,6 +20,7 @@ from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, OutOfRangeError, ShapeError
+from weft.ops import dividing
 from weft.ops.elementwise import elementwise_batch
 
 
@@ -82,6 +83,7 @@ def _require_samples(rng: np.random.Generator) -> Any:
 
 require_op: Op = define(
     "require",
+    divides=dividing.elementwise,
     inputs="x holds",
     eval=_require_eval,
     type=_require_type,
