@@ -59,9 +59,8 @@ ALLOWED = {
     "reshape take reshape add max_pool_index": "what unpooling indexes, in ONNX files",
     "reshape mul arange": "the beginnings of its rows",
     "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log neg "
-    "reciprocal relu round sigmoid sign sin sinh sqrt tan tanh isnan alias clone conj": (
-        "functions of one element, by ONNX's names for them"
-    ),
+    "reciprocal relu round sigmoid sign sin sinh sqrt tan tanh isnan alias clone "
+    "conj": "functions of one element, by ONNX's names for them",
     "add sub mul div pow eq lt le gt ge maximum minimum where": "those of several",
 }
 
