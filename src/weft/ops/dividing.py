@@ -1,4 +1,4 @@
-"""How operators divide among processes: which pieces of operands give which of results.
+"""Ways to divide operators among processes: pieces of operands make those of results.
 
 A record's ``divides`` is a rule: ``rule(size, out, *inputs, **params)``, of types,
 gives the ways to divide the operator into ``size`` parts. A way is a pair of tuples,

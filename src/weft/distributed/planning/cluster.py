@@ -1,4 +1,4 @@
-"""What devices and the links between them can do."""
+"""A cluster: devices, and the links between them, with what they can do."""
 
 from __future__ import annotations
 

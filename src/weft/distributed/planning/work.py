@@ -1,4 +1,4 @@
-"""What the layers of a model compute, keep and pass on, for one sample."""
+"""The work of a model: operations, memory and messages of its layers, for a sample."""
 
 from __future__ import annotations
 
