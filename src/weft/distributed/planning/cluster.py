@@ -1,4 +1,4 @@
-"""A cluster: devices, and the links between them, with what they can do."""
+"""Clusters: devices, and the links between them."""
 
 from __future__ import annotations
 
