@@ -75,7 +75,7 @@ def models() -> dict[str, ModelProto]:
     for name, text in TEXTS.items():
         model = parse_model(HEAD + text)
         used = {i for node in model.graph.node for i in node.input}
-        for key in used & WEIGHTS.keys():
+        for key in sorted(used & WEIGHTS.keys()):
             kind = np.uint8 if key == "u" else np.float32
             array = np.arange(1, 1 + np.prod(WEIGHTS[key])).reshape(WEIGHTS[key])
             model.graph.initializer.append(

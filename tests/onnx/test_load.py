@@ -158,6 +158,22 @@ def test_opset_7_slices_and_upsamples_by_attributes():
     assert (weft.onnx.load(proto)(x) == want).all()
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_a_resize_to_very_many_elements_is_quick(mode):
+    text = (
+        "g (float[1, 1, 3] x) => (float[1, 1, N] y) <float[3] s = {1., 1., 100000.}>"
+        f' {{ y = Resize <mode = "{mode}"> (x, , s) }}'
+    )
+    x = weft.tensor([[[1.0, 2.0, 4.0]]])
+    found = weft.onnx.load(model(text, 18))(x)
+    assert found.shape == (1, 1, 300_000)
+    few = model(text.replace("100000.", "20."), 18)  # by the other way
+    many = model(text.replace("100000.", "40."), 18)
+    want = weft.onnx.load(few)(x)[0, 0]
+    near = weft.onnx.load(many)(x)[0, 0].reshape(-1, 2).mean(1)
+    np.testing.assert_allclose(near.numpy(), want.numpy(), atol=2e-3)
+
+
 def test_dropout_and_batch_norm_follow_the_model_not_the_mode():
     proto = with_weights(
         model(

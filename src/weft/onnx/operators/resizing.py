@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -15,6 +16,7 @@ from weft.onnx.registry import operator
 from weft.onnx.types import bounded, numbers, tensor
 from weft.ops.resample import Taps, resample_op
 
+_FAR = 32  # times as many elements
 _ROUND: dict[str, Any] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
@@ -61,19 +63,34 @@ def _weights(mode: str, rest: np.ndarray, scale: float, a: float) -> tuple[int, 
     return first, np.where(far <= 1, near, np.where(far < 2, outer, 0))
 
 
-def _taps(
+def _neighbours(
     mode: str, size: int, at: np.ndarray, scale: float, a: float, exclude: int
-) -> Taps:
+) -> tuple[np.ndarray, np.ndarray]:
+    """The elements that each new one is made of, and their weights."""
     floor = np.floor(at)
     first, weights = _weights(mode, at - floor, scale, a)
     places = (floor[:, None] + first + np.arange(weights.shape[1])).astype(np.int64)
     if exclude:
         weights = np.where((places < 0) | (places >= size), 0, weights)
-    weights = weights / weights.sum(1, keepdims=True)
-    rows = np.broadcast_to(np.arange(len(at))[:, None], places.shape)
+    return np.clip(places, 0, size - 1), weights / weights.sum(1, keepdims=True)
+
+
+def _resampled(x: Tensor, axis: int, places: np.ndarray, weights: np.ndarray) -> Tensor:
+    """Weighted sums of elements of an axis."""
+    count, size = len(places), x.shape[axis]
+    if count > _FAR * size:  # taps of elements that are used so often take long to make
+        shape = [count if k == axis else 1 for k in range(x.ndim)]
+        parts = [
+            x.index_select(axis, tensor(index))
+            * tensor(weight).to(x.dtype).reshape(shape)
+            for index, weight in zip(places.T.copy(), weights.T.copy(), strict=True)
+        ]
+        return functools.reduce(weft.add, parts)
+    rows = np.broadcast_to(np.arange(count)[:, None], places.shape)
     used = weights.ravel() != 0
-    columns = np.clip(places, 0, size - 1).ravel()[used]
-    return Taps((len(at), size), rows.ravel()[used], columns, weights.ravel()[used])
+    taps = Taps((count, int(size)), rows.ravel()[used], places.ravel()[used],
+                weights.ravel()[used])  # fmt: skip
+    return resample_op(x, taps=taps, dim=axis)
 
 
 @operator("Resize", static=(1, 2, 3))
@@ -120,9 +137,9 @@ def resize(
             index = np.clip(_ROUND[nearest](at), 0, size - 1).astype(np.int64)
             x = x.index_select(axis, tensor(index))
         else:
-            taps = _taps(mode, size, at, factor if antialias else 1.0,
-                         cubic_coeff_a, exclude_outside)  # fmt: skip
-            x = resample_op(x, taps=taps, dim=axis)
+            found = _neighbours(mode, size, at, factor if antialias else 1.0,
+                                cubic_coeff_a, exclude_outside)  # fmt: skip
+            x = _resampled(x, axis, *found)
     for hit in outside:
         x = weft.where(hit, weft.full_like(x, extrapolation_value), x)
     return x if x.dtype is given else weft.round(x).to(given)
