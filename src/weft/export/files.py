@@ -18,6 +18,7 @@ from weft.export.dynamic_shapes import ValueRange
 from weft.export.exported_program import ExportedProgram, recaptured
 from weft.export.graph_signature import InputKind
 from weft.graph.captured_program import Captured
+from weft.late import find
 from weft.nn import Parameter
 from weft.serialization import load as load_file
 from weft.serialization import save as save_file
@@ -120,7 +121,11 @@ def load(
 
 
 def load_program(path: str) -> ExportedProgram | Captured:
-    """The program in a file of ``weft.export.save`` or of ``weft.save``."""
+    """The program in a file of ``weft.export.save`` or ``weft.save``, or of ONNX."""
+    if path.endswith(".onnx"):
+        onnx = find("onnx")
+        program: Captured = onnx.captured(onnx.load(path))
+        return program
     with open(path, "rb") as file:
         try:
             exported = _MANIFEST in zipfile.ZipFile(file).namelist()

@@ -9,11 +9,12 @@ its tests run. They need the package ``onnx``:
 import importlib
 from typing import Any
 
+from weft.onnx.capturing import captured
 from weft.onnx.errors import ModelError
 from weft.onnx.exporting import export
 from weft.onnx.model import Model, load
 
-__all__ = ["Model", "ModelError", "backend", "export", "load"]
+__all__ = ["Model", "ModelError", "backend", "captured", "export", "load"]
 
 
 def __getattr__(name: str) -> Any:
