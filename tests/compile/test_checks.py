@@ -123,7 +123,10 @@ def kinds(array):
 
 
 def odd_numbers(array):
-    numbers = [-(10**6), 10**6, 0, -1] if array.dtype.kind == "i" else []
+    numbers = []
+    if array.dtype.kind == "i":
+        info = np.iinfo(array.dtype)
+        numbers = [max(-(10**6), info.min), min(10**6, info.max), 0, -1]
     if array.dtype.kind == "f":
         numbers = [np.nan, np.inf, -np.inf, 0.0, -1.0]
     return [] if array.size == 0 else numbers

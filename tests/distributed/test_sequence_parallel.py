@@ -136,6 +136,9 @@ def refused():
     with context_parallel(mesh):
         with pytest.raises(ValueError, match="neither a mask nor dropout"):
             F.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+        layer = weft.nn.MultiheadAttention(4, 2)
+        with pytest.raises(ValueError, match="piece of the sequence alone"):
+            layer(q, q, q, need_weights=False)
         with (
             pytest.raises(ValueError, match="such a block around"),
             context_parallel(mesh),

@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 from test_c_files import gpt, tokens
-from test_machines import CALLS, PROGRAMS, leaves
+from test_other_machines import CALLS, PROGRAMS, leaves
 
 import weft
 from weft import nn

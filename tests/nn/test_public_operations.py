@@ -42,6 +42,7 @@ INSIDE = {
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
     "weft.core.mode": {"mode"},
+    "weft.graph.state_cells": {"On"},  # where a capture's guard finds its value
     "weft.autograd.engine": {"at_end"},  # when all gradients of a backward are there
     "weft.core.autocast": {"lowered", "widened"},  # lists of functions
     "weft.core.members": {

@@ -12,7 +12,7 @@ from http_server import running
 from weft.serve import Limits, Server, served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def net():
     weft.manual_seed(0)
     layers = (
@@ -24,12 +24,12 @@ def net():
     return weft.nn.Sequential(*layers).eval()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def program(net):
     return served(net, weft.ones(1, 2, 3))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(program):
     limits = Limits(body=20_000, reading=0.5, wait=0.001)
     with running(Server(program, limits)) as found:

@@ -1,4 +1,4 @@
-"""What a language model is made of, as its ``config.json`` says."""
+"""Configs of language models, and the ``config.json`` that describes them."""
 
 from __future__ import annotations
 

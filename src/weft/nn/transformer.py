@@ -15,6 +15,7 @@ from weft.nn import init
 from weft.nn.activation import activation as find_activation
 from weft.nn.containers import ModuleList
 from weft.nn.dropout import Dropout
+from weft.nn.functional.attention import need_whole_sequences
 from weft.nn.linear import Linear, NonDynamicallyQuantizableLinear
 from weft.nn.module import Module
 from weft.nn.norm import LayerNorm
@@ -104,6 +105,7 @@ class MultiheadAttention(Module):
         A boolean mask says who is left out (PyTorch's sense here), a floating one
         is added to the scores.
         """
+        need_whole_sequences("MultiheadAttention")
         single = query.ndim == 2
         q, k, v = (self._batched(x, single) for x in (query, key, value))  # (N, L, E)
         self._check(q, k, v)

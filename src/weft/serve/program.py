@@ -1,4 +1,4 @@
-"""What a server runs: a program with named inputs and outputs, on arrays."""
+"""Served programs: functions of arrays, with named inputs and outputs."""
 
 from __future__ import annotations
 

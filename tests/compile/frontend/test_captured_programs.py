@@ -51,6 +51,16 @@ def test_refusals(net):
         run(weft.randn(5, 4).double(), scale=3)
 
 
+def test_options_of_functions(net):
+    program = weft.graph.capture(net, weft.randn(5, 4), scale=3)
+    for option in ({"dynamic": True}, {"memory": "1MB"}, {"tune": 3.0}):
+        with pytest.raises(ArgumentError, match="is an option for functions"):
+            weft.compile(program, **option)
+    x = weft.randn(5, 4)
+    packed = weft.compile(program, pack_weights=True)(x, scale=3)["y"]
+    weft.testing.assert_close(packed, net(x, scale=3)["y"])
+
+
 def test_programs_from_files(net, tmp_path):
     path = tmp_path / "net.weft"
     net.eval()

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.compile.frontend.specialization import Specialization
 from weft.core.pytree import tree_flatten
+from weft.errors import ArgumentError
 from weft.graph.captured_program import Captured
 
 
@@ -17,11 +18,11 @@ class CompiledProgram:
     tensor([0., 2., 4.])
     """
 
-    def __init__(self, program: Captured) -> None:
+    def __init__(self, program: Captured, pack_weights: bool = False) -> None:
         self.captured = program
         if not program.wanting:  # files do not tell it of programs that are interpreted
             program.wanting = [False] * len(program.values)
-        self.entry = Specialization(program)
+        self.entry = Specialization(program, pack_weights=pack_weights)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree_flatten((args, kwargs))
@@ -30,3 +31,16 @@ class CompiledProgram:
 
     def __repr__(self) -> str:
         return f"<compiled {self.captured.graph!r}>"
+
+
+def compiled_program(program: Captured, pack_weights: bool, **options: Any) -> Any:
+    """A program that runs natively; one that does so already is returned as it is."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise ArgumentError(
+            f"compile: {given[0]!r} is an option for functions and modules; a captured "
+            "program is compiled as it is"
+        )
+    if getattr(program, "native", False):
+        return program
+    return CompiledProgram(program, pack_weights)

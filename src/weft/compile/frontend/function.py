@@ -564,9 +564,12 @@ def compile(
     if disable or backend in _EAGER_BACKENDS:
         return fn
     if isinstance(fn, Captured):
-        from weft.compile.frontend.captured import CompiledProgram
+        from weft.compile.frontend.captured import compiled_program
 
-        return fn if getattr(fn, "native", False) else CompiledProgram(fn)
+        return compiled_program(
+            fn, pack_weights, dynamic=dynamic, verify=verify, tune=tune, memory=memory,
+            batch_invariant=batch_invariant,
+        )  # fmt: skip
     tune = True if tune is False and mode in _TUNED_MODES else tune
     plan = None
     if memory is not None:

@@ -80,6 +80,15 @@ def _ring() -> Any:
     return found
 
 
+def need_whole_sequences(name: str) -> None:
+    """Refuse a layer that would attend to this process's piece alone."""
+    if _ring() is not None:
+        raise ArgumentError(
+            f"{name}: it would attend to this process's piece of the sequence alone; "
+            "inside of context_parallel, use scaled_dot_product_attention"
+        )
+
+
 def _softmax(scores: Tensor) -> Tensor:
     """Softmax along the last dimension, zeros where every score is -infinity."""
     top = scores.detach().amax(-1, keepdim=True)
