@@ -1,12 +1,17 @@
 """Modules and functions of weft.nn on static nodes, for batches of any size."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import weft
 from weft import nn, static
 from weft.core.size import OpenSizeError
+from weft.graph.control.staging import Staging
 from weft.graph.ir import GraphError
+from weft.graph.outside_tensors import Capture
 from weft.nn import functional as F
 
 BATCHES = (1, 2, 7)
@@ -131,6 +136,19 @@ def test_sequence_modules_for_any_batch(start, rows, rng):
     eager = [lstm(weft.tensor(at))[0], block(weft.tensor(at))]
     for a, b in zip(session.run(out, {x: at}), eager, strict=True):
         np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_whatever_takes_symbols_has_what_operators_ask_of_it():
+    """``weft.ops`` and ``weft.nn`` tell whatever is being built what they do."""
+    asked = {
+        name
+        for room in ("ops", "nn")
+        for path in (Path(weft.__file__).parent / room).rglob("*.py")
+        for name in re.findall(r"mode\.capture\.(\w+)", path.read_text())
+    }
+    assert {"guard", "touch", "number"} <= asked
+    for kind in (static.Graph, Capture, Staging):
+        assert {name for name in asked if not hasattr(kind, name)} <= {"builder"}
 
 
 def test_dropout_in_a_module_draws_in_every_run(start):

@@ -363,6 +363,12 @@ class Building(Interpreter):
     def note_hooks(self, hooks: dict[int, Any]) -> None:
         """Note that a hook is about to be added or removed."""
 
+    def guard(self, what: str, read: Any, *on: Any) -> None:
+        """Note a Python value that the program now depends on, and what decides it.
+
+        A graph that is built once, and run as it is, keeps the value that it found.
+        """
+
     def note_array(self, array: np.ndarray) -> None:
         """Note that a NumPy array became a tensor, which each run reads."""
 

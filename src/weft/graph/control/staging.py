@@ -173,7 +173,7 @@ class Staging(Building):
 
     def guard(self, what: str, read: Any, *on: Any) -> None:
         if self.outer is not None:
-            self.outer.guard(what, read, *on)  # type: ignore[attr-defined]
+            self.outer.guard(what, read, *on)
 
 
 class Staged:
