@@ -64,15 +64,17 @@ def _node_of(name: str, out: Any) -> Any:
 
 
 def _cotangent(name: str, out: Tensor, g: Any) -> Tensor:
-    from weft.ops.creation import ones_like
-
     if g is None:
+        if type(out) is Tensor and mode.state and out._data.size == 1:
+            return Tensor(np.ones(out._data.shape, out._data.dtype))
         if out.numel() != 1:
             raise AutogradError(
                 f"{name}: a gradient can be started without `gradient` only from one "
                 f"element, but the output has shape {tuple(out.shape)}. Reduce it, for "
                 "instance with .sum(), or pass gradient="
             )
+        from weft.ops.creation import ones_like
+
         return ones_like(out)
     if not isinstance(g, Tensor):
         raise DTypeError(
@@ -167,13 +169,14 @@ def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     """Add a gradient to ``leaf.grad``."""
     if mode.capture is not None and mode.capture.accumulates(leaf, g, create_graph):
         return
-    if leaf.grad is None:
+    before = leaf.grad
+    if before is None:
         leaf.grad = g if create_graph else _own(g)
-    elif create_graph or type(leaf.grad) is not Tensor or type(g) is not Tensor:
-        leaf.grad = leaf.grad + g
+    elif create_graph or type(before) is not Tensor or type(g) is not Tensor:
+        leaf.grad = before + g
     else:
-        np.add(leaf.grad._data, g._data, out=leaf.grad._data)
-        leaf.grad.storage_record.touch("backward")
+        np.add(before._data, g._data, before._data)
+        before.storage_record.touch("backward")
 
 
 def _own(g: Tensor) -> Tensor:

@@ -27,8 +27,7 @@ from weft.core.mode import (
     WATCHED,
     mode,
     set_inference,
-    set_recording,
-    set_views,
+    set_tape,
     set_watchers,
 )
 from weft.core.op import Op, Plan, all_ops
@@ -531,7 +530,7 @@ def _first_modes(on_draw: Any, on_change: Any) -> Iterator[None]:
     }  # fmt: skip
     before = {name: getattr(mode, name) for name in wanted}
     inference = mode.inference
-    recording, views = set_recording(True), set_views(True)
+    tape = set_tape(True, True)
     set_inference(False)
     vars(mode).update(wanted)
     try:
@@ -539,8 +538,7 @@ def _first_modes(on_draw: Any, on_change: Any) -> Iterator[None]:
     finally:
         vars(mode).update(before)
         set_inference(inference)
-        set_views(views)
-        set_recording(recording)
+        set_tape(*tape)
 
 
 @contextmanager

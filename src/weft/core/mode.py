@@ -105,6 +105,14 @@ def set_views(views: bool) -> bool:
     return before
 
 
+def set_tape(recording: bool, views: bool) -> tuple[bool, bool]:
+    """Switch the tape and the tie of views, in one go; returns the old modes."""
+    before = mode.recording, mode.views
+    mode.recording, mode.views = recording, views
+    _settle()
+    return before
+
+
 def set_inference(inference: bool) -> None:
     """Switch inference mode on or off."""
     mode.inference = inference

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import late, naming
-from weft.core.mode import mode, set_recording, set_views
+from weft.core.mode import mode, set_recording, set_tape
 from weft.core.op import Plan
 from weft.errors import INTERNAL, AutogradError, describe_line
 
@@ -515,16 +515,14 @@ class Backward:
 
     def run(self, on_leaf: Callable[[Any, Any], None], wanted: Any = None) -> None:
         """Go back over the tape; ``wanted`` limits it to some nodes' ancestors."""
-        before = set_recording(self.create_graph)
-        views = set_views(self.create_graph)
+        before = set_tape(self.create_graph, self.create_graph)
         outer, mode.refilled = mode.refilled, []
         around, mode.running = mode.running, self
         try:
             with np.errstate(all="ignore"):
                 self._loop(on_leaf, wanted)
         finally:
-            set_recording(before)
-            set_views(views)
+            set_tape(*before)
             mode.backward_node = None
             for ref in mode.refilled:
                 segment = ref()
@@ -541,6 +539,7 @@ class Backward:
         heap, pending, owned, send = self.heap, self.pending, self.owned, self.send
         retain = self.retain_graph
         watched = bool(mode.observers) or mode.capture is not None or mode.measured
+        hooked = POST_HOOKS.data  # asked of every node: whether there are any is enough
         at_end = wanted is not None or self.create_graph or mode.capture is not None
         while heap:
             node = heappop(heap)[1]
@@ -565,7 +564,7 @@ class Backward:
                 mode.backward_node = node
             parents = node.parents
             pairs = node.pull_back(g, wanted)
-            if POST_HOOKS and node in POST_HOOKS:
+            if hooked and node in POST_HOOKS:
                 pairs = _after(node, pairs, g)
             for i, gi in pairs:
                 if gi is None:
@@ -578,7 +577,9 @@ class Backward:
                     heappush(heap, (-parent.number, parent))
             if not at_end:
                 for parent in parents:
-                    if type(parent) is Leaf:
+                    if type(parent) is Leaf and (
+                        self.uses is not None or _has_large_gradient(parent)
+                    ):
                         self._sent(node, parent, on_leaf)
             if not retain:
                 node.saved = None
@@ -591,8 +592,6 @@ class Backward:
         have to be kept until then.
         """
         if self.uses is None:
-            if not _has_large_gradient(leaf):
-                return
             self.uses = _uses([node, *[waiting for _, waiting in self.heap]])
         if leaf in self.uses:
             self.uses[leaf] -= 1
@@ -625,7 +624,7 @@ def _after(node: Node, pairs: list[Any], g: Any) -> list[Any]:
 def _has_large_gradient(leaf: Leaf) -> bool:
     tensor = leaf.tensor()
     grad = None if tensor is None else tensor.grad
-    return grad is not None and grad.nbytes >= LARGE
+    return grad is not None and grad._data.nbytes >= LARGE
 
 
 def _uses(nodes: Iterable[Any]) -> dict[Leaf, int]:

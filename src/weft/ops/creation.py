@@ -610,7 +610,8 @@ def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Ten
         raise DTypeError(f"{name}: expected a number, got {type(value).__name__}")
     device = options.pop("device", None) or input.device
     form = options.pop("memory_format", preserve_format)
-    options = {k: v for k, v in options.items() if k not in WITHOUT_EFFECT}
+    if options:
+        options = {k: v for k, v in options.items() if k not in WITHOUT_EFFECT}
     made = _filled(name, input.shape, value, dtype, device, **options)
     return made if form is preserve_format else made.contiguous(memory_format=form)
 
