@@ -83,7 +83,7 @@ class Facts(Record):
     divides: Callable[..., Any] | None = None  # among processes: see ops.dividing
     terms: str = ""  # operands in which it is linear: "first", "each" or "all" together
     put: Callable[..., Any] | None = (
-        None  # of views as another dtype: op(put(x, y)) is y
+        None  # of views: x where op(x, **params) is y: put(x, y, **params)
     )
     infix: str = ""  # how expressions show it between its operands
 

@@ -211,13 +211,12 @@ def with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
 def _replaced(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     from weft.ops.scattering import scatter
 
-    for k, (op, params) in enumerate(chain):
-        if type(op) is Op and op.facts.put is not None:  # a view as another dtype
-            old = replay(base, chain[:k])
-            inner = with_region(op(old, **params), chain[k + 1 :], new)
-            return with_region(base, chain[:k], op.facts.put(old, inner))
     if not chain:
         return new
+    (op, params), *rest = chain
+    if type(op) is Op and op.facts.put is not None:
+        inner = _replaced(op(base, **params), tuple(rest), new) if rest else new
+        return op.facts.put(base, inner, **params)
     flat = scatter(base.reshape(-1), 0, _flat_indices(base, chain), new.reshape(-1))
     return flat.reshape(base.shape)
 
@@ -228,12 +227,9 @@ def _is_written(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> bool:
         mode.recording
         and mode.taker is None
         and type(base) is Tensor is type(new)
-        and _is_simple(chain)
+        and base.dtype is new.dtype
+        and all(type(op) is Op for op, _ in chain)
     )
-
-
-def _is_simple(chain: tuple[Any, ...]) -> bool:
-    return all(type(op) is Op and op.facts.put is None for op, _ in chain)
 
 
 def _noted(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:

@@ -72,6 +72,7 @@ reshape_op: Op = define(
     vjp={"x": lambda g, x_shape: g.reshape(x_shape)},
     linear=True,
     view="maybe",
+    put=lambda x, y, shape: y.reshape(x.shape),
     batch=lambda op, size, args, batched, params: args[0].reshape(
         (size, *params["shape"])
     ),
@@ -399,6 +400,7 @@ permute_op: Op = define(
     lower=View(permuted),
     linear=True,
     view=True,
+    put=lambda x, y, dims: y.permute(_inverse(dims)),
     batch=lambda op, size, args, batched, params: args[0].permute(
         (0, *(d + 1 for d in params["dims"]))
     ),

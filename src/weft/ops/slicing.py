@@ -1,6 +1,6 @@
 """Parts of a tensor: slices along an axis, and a tensor cut into several.
 
-The primitives are ``slice`` and its transpose ``place``.
+The primitives are ``slice``, its transpose ``place``, and ``put_slice``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.core.dims import as_int, existing_dim, normalize_dim
 from weft.core.dispatch import bind
-from weft.core.lowering import Element, Varied, View, sliced
+from weft.core.lowering import Element, Scatter, Varied, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
@@ -27,7 +27,7 @@ from weft.errors import (
 from weft.ops import dividing
 from weft.ops.public import public
 
-# -- slice and place
+# -- slice, place and put_slice
 
 
 def _slice_type(x: TensorType, *, index: tuple[Any, ...]) -> TensorType:
@@ -92,6 +92,7 @@ slice_op: Op = define(
     vjp={"x": lambda g, x_shape, index: place_op(g, shape=x_shape, index=index)},
     linear=True,
     view=True,
+    put=lambda x, y, index: put_slice_op(x, y, index=index),
     batch=_shift_index,
     samples=lambda rng: [
         Sample((rng.uniform(-2, 2, shape),), {"index": index})
@@ -181,6 +182,87 @@ place_op: Op = define(
         for shape, index in _SLICES
     ],
     reference=_place_reference,
+)
+
+
+def _put_slice_eval(x: Any, value: Any, *, index: tuple[Any, ...]) -> Any:
+    out = x.copy(order="C")
+    out[(*index, ...)] = value
+    return out
+
+
+def _put_slice_batch(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Any:
+    both = [
+        a if b else a.expand((size, *a.shape))
+        for a, b in zip(args, batched, strict=True)
+    ]
+    return bind(op, tuple(both), {"index": (slice(None), *params["index"])})
+
+
+def _same_axes(x: Any, value: Any, *, index: tuple[Any, ...]) -> Any:
+    """The axes of x, each with the value's, along which no index says anything."""
+    pairs, axis, other = [], 0, 0
+    for item in index:
+        if item == slice(None):
+            pairs.append((axis, other))
+        axis += item is not None
+        other += item is None or isinstance(item, slice)
+    rest = range(len(x.shape) - axis)
+    return (*pairs, *[(axis + k, other + k) for k in rest])
+
+
+def _put_slice_reference(x: Any, value: Any, *, index: tuple[Any, ...]) -> Any:
+    positions = np.arange(math.prod(x.shape)).reshape(x.shape)
+    out = np.array(x).ravel()
+    for where, one in zip(
+        _strided_reference(positions, index=index).ravel(), value.ravel(), strict=True
+    ):
+        out[where] = one
+    return out.reshape(x.shape)
+
+
+put_slice_op: Op = define(
+    "put_slice",
+    inputs="x value",
+    eval=_put_slice_eval,
+    lower=Scatter(
+        start=lambda k, out, x, value, index: x[out],
+        domain=lambda x, value, index: value.shape,
+        update=lambda k, at, x, value, index: (
+            sliced(at, x.shape, index=index),
+            value[at],
+        ),
+        combine=None,
+        shared=_same_axes,
+    ),
+    type=lambda x, value, *, index: x,
+    cost=0,
+    vjp={
+        "x": lambda g, value_shape, index: put_slice_op(
+            g, g.new_zeros(value_shape), index=index
+        ),
+        "value": lambda g, index: slice_op(g, index=index),
+    },
+    jvp={
+        "x": lambda t, value_shape, index: put_slice_op(
+            t, t.new_zeros(value_shape), index=index
+        ),
+        "value": lambda t, x_shape, index: place_op(t, shape=x_shape, index=index),
+    },
+    batch=_put_slice_batch,
+    samples=lambda rng: [
+        Sample(
+            (
+                rng.uniform(-2, 2, shape),
+                rng.uniform(-2, 2, np.zeros(shape)[index].shape),
+            ),
+            {"index": index},
+        )
+        for shape, index in _SLICES
+    ],
+    reference=_put_slice_reference,
 )
 
 

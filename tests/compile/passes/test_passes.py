@@ -246,6 +246,21 @@ VIEWS = {
         "%a: float32[2, 2] = slice(%x, index=(:, 0:2))\nreturn %a",
         "%a: float32[2, 2] = slice(%x, index=(:, 0:2))\nreturn %a",
     ),
+    "what is put into a part": (
+        """%y: float32[2] = slice(%x, index=(:, 1))
+           %a: float32[2, 3] = put_slice(%x, %y, index=(:, 1))
+           %z: float32[2] = exp(%y)
+           %b: float32[2, 3] = put_slice(%a, %z, index=(:, 1))
+           %c: float32[2, 3] = put_slice(%b, %y, index=(:, 1))
+           %d: float32[2] = slice(%b, index=(:, 1))
+           %e: float32[2] = slice(%b, index=(:, 2))
+           return %c, %d, %e""",
+        """%y: float32[2] = slice(%x, index=(:, 1))
+           %z: float32[2] = exp(%y)
+           %b: float32[2, 3] = put_slice(%x, %z, index=(:, 1))
+           %e: float32[2] = slice(%b, index=(:, 2))
+           return %x, %z, %e""",
+    ),
     "expands": (
         """%a: float32[1, 2, 3] = reshape(%x, shape=(1, 2, 3))
            %b: float32[4, 2, 3] = expand(%a, shape=(4, 2, 3))

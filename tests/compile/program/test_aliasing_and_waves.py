@@ -7,6 +7,7 @@ from by_loops import kernels_of
 import weft
 from weft import graph as G
 from weft import nn, optim
+from weft.compile.loop.depend import accesses
 from weft.compile.pipeline import run as run_passes
 from weft.compile.program.steps import LibraryCall, Order
 from weft.graph.interpret import Program
@@ -433,6 +434,40 @@ def test_state_that_cannot_be_written_in_place_is_given_back():
     fixed.flags.writeable = False
     _, left = native.run_named([x], {**held, name: fixed})
     np.testing.assert_array_equal(left[name], want)
+
+
+@pytest.mark.parametrize(
+    "index", [(slice(None), 3), (2,), (slice(1, 4), slice(0, 5, 2))]
+)
+def test_a_part_of_state_is_written_where_it_is(index):
+    cache = floats(5, 6, 64)
+    value = floats(*cache[index].shape)
+
+    def step(x):
+        cache[index] = x * 2
+        return cache.sum()
+
+    native, (x,), held = prepared(step, value, in_place=True)
+    (variable,) = held
+    assert variable in native.lowered.aliasing.state
+    (launch,) = [s for s in native.lowered.steps if s.kernel.shared]
+    (pair,) = launch.kernel.shared
+    used = {name for name, _, _ in accesses(launch.kernel.body, {})}
+    assert used.isdisjoint(pair[:1]), "the rest is left as it is"
+    before = cache.numpy().copy()
+    want = before.copy()
+    want[index] = x * 2
+    held = {variable: before.copy()}
+    (total,), left = native.run_named([x], held)
+    np.testing.assert_array_equal(held[variable], want)
+    np.testing.assert_allclose(total, want.sum(), rtol=1e-5)
+    turned = np.ascontiguousarray(before.transpose(2, 0, 1)).transpose(1, 2, 0)
+    fixed = before.copy()
+    fixed.flags.writeable = False
+    for other in (turned, fixed):  # it cannot be written to: it is given back
+        _, left = native.run_named([x], {variable: other})
+        np.testing.assert_array_equal(left[variable], want)
+        np.testing.assert_array_equal(other, before)
 
 
 def test_an_argument_may_be_the_state_itself():

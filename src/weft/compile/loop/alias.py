@@ -22,7 +22,7 @@ from typing import Any
 
 from weft.compile.loop.depend import Access, accesses, alike, chosen, once
 from weft.compile.loop.ir import Buffer, For, Kernel, Load, Store
-from weft.core.size import same
+from weft.core.size import same, same_shape
 from weft.graph.ir import GraphError
 
 
@@ -48,27 +48,23 @@ def without_copy(kernel: Kernel, given: str, made: str) -> list[Any] | None:
     """The body of a kernel that first copies one buffer into another, without that.
 
     None if the kernel does anything else with the first buffer: else the second may
-    share its memory.
+    share its memory. What is copied to where it lies would stay as it is; what is not
+    copied is written later, as a kernel writes all of its results.
     """
-    if kernel.parallel or len(kernel.body) < 2:
+    if len(kernel.body) < 2:
         return None
     first, *rest = kernel.body
-    at: list[Any] = []
-    inner = first
-    while isinstance(inner, For) and len(inner.body) == 1:
-        at.append((kernel.scope.symbol(inner.var), inner.extent))
-        (inner,) = inner.body
+    while isinstance(first, For) and len(first.body) == 1:
+        (first,) = first.body
     mine, other = (_buffer(kernel, name) for name in (made, given))
-    if not isinstance(inner, Store) or not isinstance(inner.value, Load):
+    if not isinstance(first, Store) or not isinstance(first.value, Load):
         return None
-    whole = [extent for _, extent in at] == list(mine.shape) == list(other.shape)
-    here = tuple(i for i, _ in at)
-    same_place = inner.at == here == inner.value.at
-    if not whole or not same_place or mine.dtype is not other.dtype:
+    alike = mine.dtype is other.dtype and same_shape(mine.shape, other.shape)
+    if not alike or not same_shape(first.at, first.value.at):
         return None
-    if (inner.buffer.name, inner.value.buffer.name) != (made, given):
+    if (first.buffer.name, first.value.buffer.name) != (made, given):
         return None
-    uses = accesses(rest, {})
+    uses = accesses(rest, dict(kernel.parallel))
     return None if any(name == given for name, _, _ in uses) else rest
 
 
@@ -93,6 +89,8 @@ class Uses:
         mine, other = (_buffer(self.kernel, name) for name in (made, given))
         if given == made or not _alike(mine, other):
             return False
+        if given not in self.accesses:
+            return True  # what is not written is left as it is
         stores = self.stores.get(made, [])
         if len(stores) != 1 or not self._once(made):
             return False

@@ -27,7 +27,7 @@ from weft.core.size import Size, is_one, same_shape
 from weft.graph.ir import Graph, Node, sized
 
 PERMUTE = find_op("permute")
-SLICE = find_op("slice")
+SLICE, PUT_SLICE = find_op("slice"), find_op("put_slice")
 FLIP = find_op("flip")
 CAT = find_op("cat")
 SUM = find_op("sum")
@@ -94,6 +94,32 @@ def whole_axis(item: Any, size: Any) -> bool:
     if item.step not in (None, 1) or item.start not in (None, 0):
         return False
     return item.stop is None or (not isinstance(size, Size) and item.stop >= size)
+
+
+def _same_index(one: Node, other: Node) -> bool:
+    index = one.params["index"]
+    return not any(map(sized, index)) and index == other.params["index"]
+
+
+def _reads_back(node: Node) -> Replacement:
+    """put_slice(x, y, i)[i] = y"""
+    x = node.inputs[0]
+    return x.inputs[1] if x.op is PUT_SLICE and _same_index(x, node) else None
+
+
+def _puts_back(node: Node) -> Replacement:
+    """put_slice(x, x[i], i) = x"""
+    x, y = node.inputs
+    there = y.op is SLICE and y.inputs[0] is x and _same_index(y, node)
+    return x if there else None
+
+
+def _puts_over(node: Node) -> Replacement:
+    """put_slice(put_slice(x, y, i), z, i) = put_slice(x, z, i)"""
+    x, z = node.inputs
+    if x.op is not PUT_SLICE or not _same_index(x, node):
+        return None
+    return Call(PUT_SLICE, (x.inputs[0], z), node.params)
 
 
 def _one_piece(node: Node) -> Replacement:
@@ -211,7 +237,8 @@ _RULES: dict[Op, tuple[Local, ...]] = {
     RESHAPE: (_same_shape, _reshapes, _drops_reduced),
     EXPAND: (_same_shape, _expands, _leading_ones),
     PERMUTE: (_same_order, _permutes, _moves_ones),
-    SLICE: (_whole,),
+    SLICE: (_whole, _reads_back),
+    PUT_SLICE: (_puts_back, _puts_over),
     FLIP: (_flips,),
     CAT: (_one_piece,),
     CAST: (_same_dtype, _casts),

@@ -179,8 +179,11 @@ class _Sharing:
             if taken is None and node not in self.aliasing.state.values():
                 taken = self._choose(at, step, names, node, kernel)
             if taken is not None:
-                pairs.append((names[taken].name, names[node].name))
-                names.pop(taken)
+                pair = names.pop(taken).name, names[node].name
+                pairs.append(pair)
+                rest = without_copy(kernel, *pair)
+                if rest is not None:  # what is not changed stays as it is
+                    kernel = kernel._replace(body=rest)
         return kernel._replace(shared=tuple(pairs))
 
     def keep(self, at: int, step: Step, node: Node) -> list[Node] | None:
@@ -239,7 +242,8 @@ class _Sharing:
             uses = self.uses.get(key[0])
             if uses is None:
                 uses = self.uses[key[0]] = Uses(kernel)
-            self.known[key] = uses.may_share(*key[1:])
+            may = uses.may_share(*key[1:]) or without_copy(kernel, *key[1:]) is not None
+            self.known[key] = may
         return self.known[key]
 
     def _free(self, at: int, node: Node, step: Step) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.core.op import TensorType
 from weft.onnx.writing.windows import index_of_maxima, pooled
 from weft.onnx.writing.writer import Refused, Writer, rule, static
 
@@ -97,9 +98,25 @@ def _or(value: Any, default: int) -> Any:
 
 @rule("place")
 def _place(w: Writer, node: Any, x: str) -> str:
+    """Zeros with a tensor at some slices."""
+    return _placed(w, x, node.inputs[0], **node.params)
+
+
+@rule("put_slice")
+def _put_slice(w: Writer, node: Any, x: str, value: str) -> str:
+    """A choice, by a mask that is placed as the value is."""
+    kind, index = node.inputs[1], node.params["index"]
+    true = w("Expand", w.constant(True, weft.bool), w.ints(kind.shape))
+    flags = TensorType(kind.shape, weft.bool)
+    mask = _placed(w, true, flags, shape=node.shape, index=index)
+    new = _placed(w, value, kind, shape=node.shape, index=index)
+    return w("Where", mask, new, x)
+
+
+def _placed(w: Writer, x: str, kind: Any, *, shape: Any, index: Any) -> str:
     """Zeros with a tensor at some slices: padding, after steps and single places."""
-    shape, (index, new) = node.params["shape"], _axes(node.params["index"])
-    sizes: list[Any] = [n for k, n in enumerate(node.inputs[0].shape) if k not in new]
+    index, new = _axes(index)
+    sizes: list[Any] = [n for k, n in enumerate(kind.shape) if k not in new]
     if new:
         x = w("Squeeze", x, w.ints(new))
     index += [slice(None)] * (len(shape) - len(index))
@@ -136,7 +153,7 @@ def _place(w: Writer, node: Any, x: str) -> str:
     for axis, a, b in zip(axes, before, after, strict=True):
         starts[axis], ends[axis] = a, b
     pads = w.ints([*starts, *ends])
-    if node.dtype is weft.bool:  # some libraries pad numbers alone
+    if kind.dtype is weft.bool:  # some libraries pad numbers alone
         return w.cast(w("Pad", w.cast(x, weft.int32), pads), weft.bool)
     return w("Pad", x, pads)
 
