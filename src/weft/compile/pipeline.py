@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from weft.compile import passes as p
 from weft.compile.fusion.groups import Fusion
 from weft.compile.lower.deduplicate import KernelTable
+from weft.compile.passes.check_before_writes import check_before_writes
 from weft.compile.passes.copy_view_outputs import copy_view_outputs
 from weft.compile.passes.expand_composites import expand_composites
 from weft.compile.passes.expand_library import expand_library
@@ -74,6 +75,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify_views_again", p.simplify_views),
     ("cse_again", p.cse),  # what became equal in its canonical form
     ("recompute", lean),  # or what ``weft.compile(f, memory=...)`` asks for
+    ("check_before_writes", check_before_writes),  # of state, which then is in place
     ("recompute_state", recompute_state),  # behind checks of it
     ("rename_sizes", rename_sizes),  # from here on, the graph is shaped for kernels
     ("widen_half_products", widen_half_products),
@@ -88,7 +90,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 _RECOMPUTE = [name for name, _ in PASSES].index("recompute")
 TENSOR_PASSES = PASSES[:_RECOMPUTE]  # simpler programs over tensors, for any target
 KERNEL_PASSES = PASSES[_RECOMPUTE + 1 :]  # the same programs, as kernels compute them
-_IN_PLACE = ("recompute", "recompute_state")  # they are told what may be written over
+# They are told what may be written over.
+_IN_PLACE = ("recompute", "check_before_writes", "recompute_state")
 STAGES = (
     "fuse", "select", "order", "alias", "vectorize", "name_kernels", "emit", "plan"
 )  # fmt: skip

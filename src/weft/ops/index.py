@@ -175,43 +175,71 @@ add_at: Op = define(
 )
 
 
-def _put_eval(x: Any, index: Any, value: Any) -> Any:
-    check_range("put", index, x.shape[0], 0)
+def _put_eval(
+    x: Any, index: Any, value: Any, *, axis: int, checked: bool = False
+) -> Any:
+    check_range("put", index, x.shape[axis], axis)
     out = x.copy()
-    out[index] = value
+    out[(slice(None),) * axis + (index,)] = value
     return out
 
 
 def _put_batch(
     op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
 ) -> Tensor:
+    axis = params["axis"]
     x, index, value = (
-        a if b else expand(a, (size, *a.shape))
-        for a, b in zip(args, batched, strict=True)
+        a if b or (k == 1 and not batched[1]) else expand(a, (size, *a.shape))
+        for k, (a, b) in enumerate(zip(args, batched, strict=True))
     )
-    rows, flat = _flat_rows(x, index, size)
-    return reshape(put_op(rows, flat, value), x.shape)
+    if not batched[1]:
+        return put_op(x, index, value, axis=axis + 1)
+    lead = index.ndim - 1
+    block = list(range(1, 1 + lead))
+    value = movedim(value, [axis + d for d in block], block)
+    moved = movedim(x, axis + 1, 1)
+    rows, flat = _flat_rows(moved, index, size)
+    return movedim(reshape(put_op(rows, flat, value, axis=0), moved.shape), 1, axis + 1)
 
 
 def _put_samples(rng: np.random.Generator) -> Any:
-    for shape, ids in (((4, 3), (2, 2)), ((5,), (3,)), ((4, 2), ()), ((3, 0), (2,))):
-        index = rng.permutation(shape[0])[: math.prod(ids)].reshape(ids)
-        value = rng.uniform(-2, 2, (*ids, *shape[1:]))
-        yield Sample((rng.uniform(-2, 2, shape), index, value))
+    for shape, ids, axis in (
+        ((4, 3), (2, 2), 0),
+        ((5,), (3,), 0),
+        ((4, 2), (), 0),
+        ((3, 0), (2,), 0),
+        ((2, 4, 3), (2,), 1),
+        ((2, 3, 5), (2, 2), 2),
+        ((3, 4), (), 1),
+    ):
+        index = rng.permutation(shape[axis])[: math.prod(ids)].reshape(ids)
+        value = rng.uniform(-2, 2, (*shape[:axis], *ids, *shape[axis + 1 :]))
+        yield Sample((rng.uniform(-2, 2, shape), index, value), {"axis": axis})
 
 
-def _put_reference(x: Any, index: Any, value: Any) -> Any:
-    rows = list(x)
-    flat = value.reshape(-1, *x.shape[1:]) if value.size else []
-    for i, row in zip(np.ravel(index), flat, strict=False):
-        rows[int(i)] = row
-    return np.array(rows).reshape(x.shape)
+def _put_reference(x: Any, index: Any, value: Any, *, axis: int) -> Any:
+    rows = [np.take(x, i, axis) for i in range(x.shape[axis])]
+    lead = np.ndim(index)
+    flat = np.moveaxis(value, range(axis, axis + lead), range(lead))
+    for at in np.ndindex(np.shape(index)):
+        rows[int(index[at])] = flat[at]
+    return np.stack(rows, axis)
 
 
-def _replacing(k: Any, at: Any, x: Any, index: Any, value: Any) -> Any:
-    lead = len(index.shape)
-    row = k.within(index[at[:lead]], x.shape[0], wrap=True)
-    return (row, *at[lead:]), value[at]
+def _replacing(
+    k: Any, at: Any, x: Any, index: Any, value: Any, *, axis: int, checked: bool = False
+) -> Any:
+    behind = axis + len(index.shape)
+    place = index[at[axis:behind]]
+    row = k.within(place, x.shape[axis], wrap=True, known=checked)
+    return (*at[:axis], row, *at[behind:]), value[at]
+
+
+def _beside(x: Any, index: Any, value: Any, *, axis: int, checked: bool = False) -> Any:
+    """The axes of the tensor and of the values before and behind the index."""
+    lead, rank = len(index.shape), len(x.shape)
+    before = [(d, d) for d in range(axis)]
+    return (*before, *[(d, d - 1 + lead) for d in range(axis + 1, rank)])
 
 
 put_op: Op = define(
@@ -220,26 +248,38 @@ put_op: Op = define(
     inputs="x index value",
     eval=_put_eval,
     lower=Scatter(
-        start=lambda k, out, x, index, value: x[out],
-        domain=lambda x, index, value: value.shape,
+        start=lambda k, out, x, index, value, axis, checked=False: x[out],
+        domain=lambda x, index, value, axis, checked=False: value.shape,
         update=_replacing,
         combine=None,
-        shared=_behind,
+        shared=_beside,
     ),
-    type=lambda x, index, value: x,
+    type=lambda x, index, value, *, axis, checked=False: x,
     cost=0,
     vjp={
-        "x": lambda g, index, value_shape: put_op(g, index, zeros_of(value_shape, g)),
-        "value": lambda g, index: take_op(g, index),
+        "x": lambda g, index, value_shape, axis: put_op(
+            g, index, zeros_of(value_shape, g), axis=axis
+        ),
+        "value": lambda g, index, axis: _taken_along(g, index, axis),
     },
     jvp={
-        "x": lambda t, index, value_shape: put_op(t, index, zeros_of(value_shape, t)),
-        "value": lambda t, x, index: put_op(zeros_of(x.shape, t), index, t),
+        "x": lambda t, index, value_shape, axis: put_op(
+            t, index, zeros_of(value_shape, t), axis=axis
+        ),
+        "value": lambda t, x, index, axis: put_op(
+            zeros_of(x.shape, t), index, t, axis=axis
+        ),
     },
     batch=_put_batch,
     samples=_put_samples,
     reference=_put_reference,
 )
+
+
+def _taken_along(x: Tensor, index: Tensor, axis: int) -> Tensor:
+    rows = take_op(x if axis == 0 else movedim(x, axis, 0), index)
+    block = list(range(index.ndim))
+    return movedim(rows, block, [axis + d for d in block]) if axis else rows
 
 
 def zeros_of(shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -306,7 +346,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     if input.ndim == 0:
         return reshape(index_copy(as_row(input), dim, index, as_row(source)), ())
     d, ids, rows = _index_rows("index_copy", input, dim, index, source)
-    return movedim(put_op(movedim(input, d, 0), ids, rows), 0, d)
+    return put_op(input, ids, movedim(rows, 0, d), axis=d)
 
 
 @public(method=True, inplace="0, weft.tensor([0]), 5")
@@ -333,7 +373,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     lone = (input.shape[d],) + (1,) * (input.ndim - d - 1)
     there = zeros((input.shape[d],), dtype=dtypes.bool_, device=input.device)
     filled = ones(ids.shape, dtype=dtypes.bool_, device=input.device)
-    chosen = reshape(put_op(there, ids, filled), lone)
+    chosen = reshape(put_op(there, ids, filled, axis=0), lone)
     return where(chosen, fill, input)
 
 

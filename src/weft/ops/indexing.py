@@ -566,6 +566,12 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         assign(target, value_for(target.shape, target, value), "setitem")
         return
     _check_value(value, target)
+    if len(advanced) == 1:
+        ((axis, ids),) = advanced
+        shape = (*target.shape[:axis], *ids.shape, *target.shape[axis + 1 :])
+        new = put_op(target, ids, value_for(shape, target, value), axis=axis)
+        assign(target, new, "setitem")
+        return
     rows, flat = _rows(target, advanced)
     picked_shape = (*flat.shape, *rows.shape[1:])
     axes = [axis for axis, _ in advanced]
@@ -575,7 +581,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     if first and flat.ndim:
         block = list(range(first, first + flat.ndim))
         value = movedim(value, block, list(range(flat.ndim)))
-    new = put_op(rows, flat, value)
+    new = put_op(rows, flat, value, axis=0)
     count = len(axes)
     new = reshape(new, (*(target.shape[a] for a in axes), *rows.shape[1:]))
     assign(target, movedim(new, list(range(count)), axes), "setitem")

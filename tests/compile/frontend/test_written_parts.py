@@ -77,6 +77,61 @@ def test_gradients_of_written_parts():
     assert weft.autograd.gradcheck(fn, (a, b))
 
 
+class Rows(nn.Module):
+    """Writes rows of a buffer at indices that are known when it runs."""
+
+    def __init__(self, write):
+        super().__init__()
+        self.register_buffer("kept", weft.arange(60.0).reshape(3, 5, 4))
+        self.write = write
+
+    def forward(self, at, rows):
+        self.write(self.kept, at, rows)
+        return self.kept.sum((0, 2))
+
+
+def by_index(kept, at, rows):
+    kept[:, at] = rows
+
+
+def by_copy(kept, at, rows):
+    kept.index_copy_(1, at, rows)
+
+
+@pytest.mark.parametrize(
+    ("write", "at"),
+    [(by_index, [3, -5]), (by_index, 2), (by_index, [1, 1, 4]), (by_copy, [4, 0])],
+)
+def test_rows_at_indices_that_are_tensors(write, at):
+    at = weft.tensor(at)
+    rows = weft.randn(3, *at.shape, 4)
+    model, eager = Rows(write), Rows(write)
+    compiled = weft.compile(model)
+    weft.testing.assert_close(compiled(at, rows), eager(at, rows))
+    assert weft.equal(model.kept, eager.kept)
+    for wrong in (5, -6):
+        with pytest.raises(IndexError, match=str(wrong)):
+            compiled(at.clone().fill_(wrong), rows)
+        assert weft.equal(model.kept, eager.kept)
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 2), ()])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_rows_in_a_batch_of_examples(shape, axis):
+    def write(x, at, rows):
+        out = x.clone()
+        out[(slice(None),) * axis + (at,)] = rows
+        return out
+
+    x, at = weft.randn(3, 4, 4, 5), weft.randint(0, 4, (3, *shape))
+    rows = weft.randn(3, *x.shape[1 : 1 + axis], *shape, *x.shape[2 + axis :])
+    each = weft.func.vmap(write)(x, at, rows)
+    alike = weft.func.vmap(write, in_dims=(0, None, 0))(x, at[0], rows)
+    for k in range(3):
+        assert weft.equal(each[k], write(x[k], at[k], rows[k]))
+        assert weft.equal(alike[k], write(x[k], at[0], rows[k]))
+
+
 def test_a_refused_run_leaves_the_part_as_it_was():
     model = Cache((4, 3), 1)
 

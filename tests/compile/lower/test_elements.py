@@ -80,7 +80,7 @@ PROGRAMS = {
         lambda n: (floats(n, 2), ids(5, n)),
     ),
     "put": (
-        lambda x, i, v: put_op(x, i, v),
+        lambda x, i, v: put_op(x, i, v, axis=0),
         lambda n: (floats(n, 18), ids(n, 6), floats(6, 18)),
     ),
     "scatter_add": (
@@ -178,7 +178,7 @@ BAD = {
     "take": (lambda x, i: take_op(x, i) * 2, (4, 3), [1, -5]),
     "gather": (lambda x, i: x.gather(1, i.reshape(1, 2)), (1, 4), [0, -1]),
     "add_at": (lambda x, i: add_at(x, i, size=4), (2, 16), [3, 4]),
-    "put": (lambda x, i: put_op(x, i, x[:2]), (4, 3), [0, 7]),
+    "put": (lambda x, i: put_op(x, i, x[:2], axis=0), (4, 3), [0, 7]),
     "scatter": (
         lambda x, i: x.scatter(1, i.reshape(1, 2), x[:, :2] * 1),
         (1, 4),

@@ -470,6 +470,28 @@ def test_a_part_of_state_is_written_where_it_is(index):
         np.testing.assert_array_equal(other, before)
 
 
+def test_rows_of_state_are_written_where_they_are():
+    cache = floats(5, 6, 64)
+
+    def step(x, at):
+        cache[:, at] = x
+        return cache.sum()
+
+    native, (x, at), held = prepared(
+        step, floats(5, 2, 64), weft.tensor([4, -5]), in_place=True
+    )
+    (variable,) = held
+    assert variable in native.lowered.aliasing.state
+    before = cache.numpy().copy()
+    held = {variable: before.copy()}
+    with pytest.raises(IndexError, match="index 6 at position"):
+        native.run_named([x, np.array([1, 6])], held)
+    np.testing.assert_array_equal(held[variable], before)
+    native.run_named([x, at], held)
+    before[:, [4, 1]] = x
+    np.testing.assert_array_equal(held[variable], before)
+
+
 def test_an_argument_may_be_the_state_itself():
     w = floats(2, 6)
 

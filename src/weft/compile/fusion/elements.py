@@ -125,10 +125,26 @@ class Builder:
             raise GraphError(f"{self.node.op.name}: a list has indices beyond {size}")
         return self._index(self.table(array)[index], size, sure=True)
 
-    def within(self, value: Any, size: Any, *, wrap: bool = False) -> Any:
-        """A value as an index, which is checked to be below a size."""
+    def within(
+        self, value: Any, size: Any, *, wrap: bool = False, known: bool = False
+    ) -> Any:
+        """A value as an index, which is checked to be below a size.
+
+        One that is known to be inside is not checked, but kept there all the same.
+        """
         (size,) = self.sizes((size,))
-        return self._index(value, size, wrap=wrap)
+        if not known:
+            return self._index(value, size, wrap=wrap)
+        return self._index(self._kept(value, size, wrap), size, sure=True)
+
+    def _kept(self, value: Any, size: Any, wrap: bool) -> Any:
+        zero, limit = self.at(0), self.at(size)
+        value = Call("cast", (value,), dtypes.int64)
+        if wrap:
+            wrapped = self.call("add", value, limit)
+            value = self.call("where", self.call("lt", value, zero), wrapped, value)
+        last = self.call("sub", limit, self.at(1))
+        return self.call("maximum", self.call("minimum", value, last), zero)
 
     def _index(self, value: Any, size: Any, **how: bool) -> Any:
         name = value if isinstance(value, Load) else id(value)

@@ -20,7 +20,18 @@ def _take(w: Writer, node: Any, x: str, index: str) -> str:
 
 @rule("put")
 def _put(w: Writer, node: Any, x: str, index: str, value: str) -> str:
-    return w("ScatterND", x, w("Unsqueeze", index, w.ints([-1])), value)
+    axis, rank = node.params["axis"], len(node.shape)
+    at = w("Unsqueeze", index, w.ints([-1]))
+    if not axis:
+        return w("ScatterND", x, at, value)
+    lead = len(node.inputs[1].shape)
+    front = [axis, *[d for d in range(rank) if d != axis]]
+    block = range(axis, axis + lead)
+    rest = [d for d in range(rank - 1 + lead) if d not in block]
+    x = w("Transpose", x, perm=front)
+    value = w("Transpose", value, perm=[*block, *rest])
+    back = sorted(range(rank), key=front.__getitem__)
+    return w("Transpose", w("ScatterND", x, at, value), perm=back)
 
 
 @rule("add_at")
