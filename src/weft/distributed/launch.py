@@ -38,6 +38,7 @@ from weft.distributed.errors import DistError
 
 GRACE = 8.0  # seconds in which processes may end by themselves
 SHORT = 0.2  # the same where they are to start again
+FINISH = 1.0  # seconds in which servers may end once all ranks have
 LAST = 3.0  # seconds between asking a process to end and killing it
 
 ERRORS = "WEFT_ERRORS"  # the descriptor for the error that ends a rank
@@ -304,8 +305,12 @@ class Launcher:
                 if rank.failed and not self._start_again(rank):
                     grace = self.grace if rank.is_worker else SHORT
                     self.until = min(self.until, now + grace)
-        if all(rank.status is not None for rank in self.ranks if rank.is_worker):
-            self.until = min(self.until, now + LAST)  # helpers end by themselves
+        workers = [rank for rank in self.ranks if rank.is_worker]
+        if all(
+            rank.status is not None for rank in workers
+        ):  # helpers end by themselves
+            failed = any(rank.failed for rank in workers)
+            self.until = min(self.until, now + (SHORT if failed else FINISH))
         if now > self.until:
             self._end(signal.SIGTERM)
             self.until, self.kill_at = float("inf"), now + LAST
@@ -457,7 +462,7 @@ class Restarts:
 
 @contextlib.contextmanager
 def _folder(given: str | None, servers: int) -> Iterator[str]:
-    """The folder of servers' states; if none is given, one that is deleted at the end."""
+    """The folder of servers' states; without one, a folder for as long as it runs."""
     if given is not None or not servers:
         yield os.path.abspath(given or "")
         return

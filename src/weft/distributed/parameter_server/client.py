@@ -69,17 +69,23 @@ class Store:
         self._known: dict[str, Any] = {"servers": {}}  # what the coordinator says
         self._number = 0
         self._ending = Ending()
-        self._coordinator = self._connected(timeout)
+        try:
+            self._connect(timeout)
+        except BaseException:
+            self.closed = True
+            self._ending.close()
+            self._post.close()
+            raise
         atexit.register(self.close)
 
     # -- the start
 
-    def _connected(self, timeout: float) -> Link:
-        """Reach the coordinator, and wait until it knows all servers."""
+    def _connect(self, timeout: float) -> None:
+        """Reach the coordinator, wait until it knows all servers, and reach them."""
         until = time.monotonic() + timeout
         channel = reached(self.role.coordinator, until, self._unreachable)
-        link = self._coordinator = self._post.add(channel)
-        link.put(hello(self.role))
+        self._coordinator = self._post.add(channel)
+        self._coordinator.put(hello(self.role))
         while missing := [k for k in range(self.servers) if self._address(k) is None]:
             self._read()
             if time.monotonic() > until:
@@ -91,9 +97,10 @@ class Store:
                 )
         for server in range(self.servers):
             self._lost[server] = time.monotonic()
+        self._reach_lost()
         while self._lost:
+            self._read()
             self._reach_lost()
-        return link
 
     def _unreachable(self, why: str) -> str:
         return (

@@ -170,7 +170,7 @@ def _write(file: Any, text: bytes, arrays: Sequence[np.ndarray]) -> int:
         check = zlib.crc32(one.data, check)
     size = sum(one.nbytes for one in data)
     head = _HEAD.pack(_MAGIC, len(text), size, check)
-    pieces = [head + _CHECK.pack(zlib.crc32(head)) + text, *data]
+    pieces: list[Any] = [head + _CHECK.pack(zlib.crc32(head)) + text, *data]
     for piece in pieces:
         view = memoryview(piece)
         while view:

@@ -273,11 +273,10 @@ class Optimizer(Base):
         answers = self._ask(
             lambda server: [Request(words, self._cut(arrays, server) if first else ())]
         )
-        steps = [one.header["steps"] for (one,) in answers.values()]
-        slowest = [one.header["slowest"] for (one,) in answers.values()]
-        self.store.steps = min(steps)
-        if not spec["synchronous"]:
-            self.store.steps = max(min(steps), min(slowest))
+        self.store.steps = min(one.header["steps"] for (one,) in answers.values())
+        if spec["staleness"] is not None:  # one that was away does not hold the others
+            slowest = min(one.header["slowest"] for (one,) in answers.values())
+            self.store.steps = max(self.store.steps, slowest - spec["staleness"])
         for name, table in self._tables.items():
             table._store, table._name = self.store, name
         self.pull()
