@@ -158,6 +158,7 @@ def test_records_are_safe_after_a_flush(tmp_path, monkeypatch, sync):
     monkeypatch.setattr(os, "fsync", synced.append)
     log = Log(str(tmp_path), sync=sync)
     list(log.recover())
+    synced.clear()
     append(log, (b"one", b""))
     append(log, (b"two", b""))
     log.flush()

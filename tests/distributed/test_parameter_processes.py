@@ -171,12 +171,23 @@ def test_a_damaged_log_is_told(run, tmp_path):
     folder = tmp_path / "state" / "server-0"
     folder.mkdir(parents=True)
     (folder / "log-0").write_bytes(b"no log at all, but long enough to be a record")
-    status, _, err = run(servers=1, restarts=1, state=str(tmp_path / "state"))
+    status, _, err = run(servers=1, state=str(tmp_path / "state"))
     assert status == 1
-    assert err.count("Traceback") == 1
+    assert err.count("\nweft.distributed.ParameterServerError: ") == 1
     assert re.search(
         r"server 0 raised .*ParameterServerError: .*log-0 is damaged at", err
     )
+
+
+def test_a_stopped_server_is_named(run):
+    middle = """if step == 3 and store.rank == 0:
+        import os, signal
+        from weft.distributed import patience
+        patience.stopped = 0.3
+        os.kill(store._links[0].about["pid"], signal.SIGSTOP)"""
+    status, _, err = run(servers=1, middle=middle)
+    assert status == 1
+    assert re.search(r"rank 0 raised .*server 0 at 127.*:\d+ is stopped \(process", err)
 
 
 def test_a_script_that_needs_no_servers_ends(tmp_path):

@@ -430,8 +430,10 @@ def test_workers_with_other_models_are_told(job):
         p = [nn.Parameter(weft.zeros(3))]
         ps.Optimizer(store, p, optim.SGD, lr=0.1 + store.rank).step()
 
-    for function, text in ((check, "dense.w.shape is [3] there, and [4] here"),
-                           (other, "groups is [{")):  # fmt: skip
+    for function, text in (
+        (check, "dense.w.shape is [3] there, and [4] here"),
+        (other, "groups.0.options.lr is 0.1 there, and 1.1 here"),
+    ):
         one, two = failed(job(2, 1).work(function))
         assert "worker 1 has another model: " in two
         assert text in two
@@ -616,6 +618,22 @@ def test_the_others_go_on_in_asynchronous_training(job, how):
     one.end()
 
 
+def test_a_late_worker_is_named(job, monkeypatch, capfd):
+    monkeypatch.setattr(patience, "late", 0.1)
+
+    def check(store):
+        p = nn.Parameter(weft.zeros(3))
+        optimizer = ps.Optimizer(store, [p], optim.SGD, lr=1.0)
+        time.sleep(0.3 * store.rank)
+        p.grad = weft.ones(3)
+        optimizer.step()
+
+    job(2, 1).ok(check)
+    err = capfd.readouterr().err
+    assert err.count("warning: server 0 at 127.0.0.1:") == 1
+    assert "waits for worker 1" in err
+
+
 # -- addresses
 
 
@@ -661,3 +679,10 @@ def test_a_server_that_does_not_come_back_is_named(job, monkeypatch):
     with pytest.raises(DistError, match=r"server 0 at 127.0.0.1:\d+ is gone .* in 0.5"):
         raise found
     one.end()
+
+
+def test_processes_without_servers_are_told(monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ArgumentError, match="there are 2 processes and no servers"):
+        ps.connect()

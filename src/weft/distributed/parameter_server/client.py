@@ -26,7 +26,7 @@ from weft.distributed.errors import (
 )
 from weft.distributed.exchange import patience
 from weft.distributed.groups import Ending
-from weft.distributed.links import Link, Message
+from weft.distributed.links import TICK, Link, Message
 from weft.distributed.parameter_server.connections import Post, hello
 from weft.distributed.parameter_server.coordinator import Coordinator
 from weft.distributed.parameter_server.server import Server
@@ -60,7 +60,8 @@ class Store:
         self._links: dict[int, Link] = {}
         self._reached: dict[int, Address] = {}  # where the servers were at last
         self._lost: dict[int, float] = {}  # servers, and since when
-        self._tried = 0.0
+        self._tried = self._looked = 0.0  # when
+        self._stopped: dict[int, float] = {}  # servers, and since when
         self._why: dict[int, str] = {}  # a server could not be reached
         self._asked: dict[int, deque[Request]] = {
             k: deque() for k in range(self.servers)
@@ -110,7 +111,7 @@ class Store:
 
     def _address(self, server: int) -> Address | None:
         found = self._known["servers"].get(str(server))
-        return None if found is None else (found[0], found[1])
+        return None if found is None else (found["host"], found["port"])
 
     # -- requests
 
@@ -134,6 +135,7 @@ class Store:
         while any(self._asked.values()):
             self._read()
             self._reach_lost()
+            self._look_for_stopped()
         for messages in self._answers.values():
             for message in messages:
                 if "error" in message.header:
@@ -150,6 +152,9 @@ class Store:
                 self._hear(message)
             elif message is None:
                 self._lose(link.rank)
+            elif "late" in message.header:
+                text = f"warning: {message.header['late']}"
+                print(f"weft.distributed: {text}", file=sys.stderr, flush=True)
             else:
                 asked = self._asked[link.rank]
                 if asked and message.header["id"] == asked[0].words["id"]:
@@ -200,6 +205,22 @@ class Store:
             self._address(k) not in (None, self._reached.get(k)) for k in self._lost
         )
 
+    def _look_for_stopped(self) -> None:
+        """Raise an error if a server is stopped that has not answered."""
+        now = time.monotonic()
+        if now < self._looked + TICK:
+            return
+        self._looked = now
+        for server, link in self._links.items():
+            if not self._asked[server] or link.state() != "stopped":
+                self._stopped.pop(server, None)
+            elif now - self._stopped.setdefault(server, now) > patience.stopped:
+                place = shown(self._reached[server])
+                self._fail(DistNetworkError(
+                    f"server {server} at {place} is stopped (process "
+                    f"{link.about['pid']})"
+                ))  # fmt: skip
+
     def _recovers(self, server: int) -> bool:
         """Whether a server is there again, and not ready yet."""
         return str(server) in self._known["servers"] and self._address(server) is None
@@ -212,6 +233,7 @@ class Store:
             self._why[server] = error.strerror or str(error)
             return False
         link = self._links[server] = self._post.add(channel, server)
+        link.about = self._known["servers"][str(server)]["process"]
         link.put(hello(self.role))
         return True
 
@@ -274,6 +296,12 @@ def connect(
     """
     role = environment.role()
     if role is None:
+        place = environment.place()
+        if place is not None and place.size > 1:
+            raise ArgumentError(
+                f"connect: there are {place.size} processes and no servers; start them "
+                f"with 'weft run -n {place.size} --servers 1', or see WEFT_ROLE"
+            )
         if servers < 1:
             raise ArgumentError(f"connect: expected servers=1 or more, got {servers}")
         return _alone(servers, folder, timeout)

@@ -26,7 +26,7 @@ class Coordinator:
     ) -> None:
         self.role, self.post, self.patience = role, Post(listener), patience
         self.known: dict[tuple[str, int], Link] = {}  # by role and rank
-        self.addresses: dict[int, tuple[str, int] | None] = {}  # None: not ready yet
+        self.addresses: dict[int, Any] = {}  # None: not ready yet
         self.gone: dict[int, str] = {}  # workers, and why
         self.ended: dict[int, int] = {}  # workers, and their steps
         self.empty = 0.0  # since when there is no worker, and some are gone
@@ -58,7 +58,11 @@ class Coordinator:
         elif message.header.get("do") == "end":
             self._ended(link, message.header)
         elif message.header.get("do") == "ready":
-            self.addresses[link.rank] = (self._host(link), message.header["port"])
+            process = {name: link.about[name] for name in ("pid", "host")}
+            self.addresses[link.rank] = {
+                "host": self._host(link), "port": message.header["port"],
+                "process": process,
+            }  # fmt: skip
             self._tell()
         else:
             self._greet(link)

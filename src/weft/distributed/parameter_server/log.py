@@ -27,7 +27,7 @@ import numpy as np
 
 from weft.distributed.errors import ParameterServerError
 from weft.distributed.pieces import as_bytes
-from weft.serialization.atomic import about, replacing, sweep
+from weft.serialization.atomic import about, replacing, sweep, sync_folder
 
 _HEAD = struct.Struct("<4sIQI")
 _CHECK = struct.Struct("<I")
@@ -77,6 +77,7 @@ class Log:
 
     def _open(self) -> None:
         self._file = open(self._path("log"), "ab", buffering=0)  # noqa: SIM115
+        sync_folder(self.folder)  # the name itself survives a power cut
 
     def _snapshot(self, path: str) -> Iterator[Record]:
         with open(path, "rb") as file:

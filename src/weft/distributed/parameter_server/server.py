@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.distributed.environment import Role
 from weft.distributed.errors import DistNetworkError, ParameterServerError
+from weft.distributed.exchange import patience
 from weft.distributed.links import Link, Message
 from weft.distributed.parameter_server.connections import Post, hello
 from weft.distributed.parameter_server.log import Log
@@ -38,6 +39,7 @@ class Server:
         self.shard: Shard | None = None
         self.absent: dict[int, str] = {}  # workers that send nothing any more, and why
         self.queues: dict[Link, deque[Message]] = {}
+        self.held: dict[Link, float] = {}  # until when one waits without a word
         self.finish = False
         self.log: Log | None = None
 
@@ -94,6 +96,7 @@ class Server:
             self._hear(message)
         elif message is None:
             self.queues.pop(link, None)
+            self.held.pop(link, None)
         elif link.rank < 0:
             link.rank = message.header["rank"]
             self.queues[link] = deque()
@@ -127,9 +130,11 @@ class Server:
                 while queue:
                     answer = self._answer(link.rank, queue[0])
                     if answer is None:
+                        self._hold(link)
                         break
                     answers.append((link, answer))
                     queue.popleft()
+                    self.held.pop(link, None)
                     more = True
         if not answers:
             return
@@ -139,6 +144,15 @@ class Server:
             link.put(header, *arrays)
         if self.log.size > max(LOG, 2 * self.log.base):
             self._snapshot()
+
+    def _hold(self, link: Link) -> None:
+        """Tell a worker that waits for long whom it waits for."""
+        now = time.monotonic()
+        if now > self.held.setdefault(link, now + patience.late):
+            self.held[link] = float("inf")
+            steps = [0] * self.role.workers if self.shard is None else self.shard.steps
+            late = [str(k) for k, done in enumerate(steps) if done == min(steps)]
+            link.put({"late": f"{self._me()} waits for worker {', '.join(late)}"})
 
     def _snapshot(self) -> None:
         assert self.log is not None

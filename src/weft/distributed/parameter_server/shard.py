@@ -306,9 +306,10 @@ def difference(mine: Any, theirs: Any, path: str = "") -> str | None:
     """Where two specs differ first, as text.
 
     >>> from weft.distributed.parameter_server.shard import difference
-    >>> difference({"a": {"b": 1}}, {"a": {"b": 2}})
-    'a.b is 1 there, and 2 here'
+    >>> difference({"a": [{"b": 1}]}, {"a": [{"b": 2}]})
+    'a.0.b is 1 there, and 2 here'
     """
+    mine, theirs = _numbered(mine), _numbered(theirs)
     if isinstance(mine, dict) and isinstance(theirs, dict):
         for key in [*mine, *(k for k in theirs if k not in mine)]:
             inner = f"{path}.{key}" if path else str(key)
@@ -319,6 +320,12 @@ def difference(mine: Any, theirs: Any, path: str = "") -> str | None:
     if mine == theirs:
         return None
     return f"{path} is {_shown(mine)} there, and {_shown(theirs)} here"
+
+
+def _numbered(value: Any) -> Any:
+    """A list of dictionaries as a dictionary by number."""
+    alike = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return dict(enumerate(value)) if alike else value
 
 
 def _shown(value: Any) -> str:
