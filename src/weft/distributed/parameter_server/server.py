@@ -25,7 +25,7 @@ from weft.distributed.parameter_server.shard import Reader, Shard, difference
 from weft.distributed.rendezvous import any_port, reached, shown
 from weft.errors import WeftError
 
-LOG = 1 << 26  # bytes of a log after which there is a snapshot, if it is no larger
+LOG = 1 << 28  # bytes of a log after which there is a snapshot, if it is no larger
 START = 60.0  # seconds in which the coordinator has to be there
 Answer = tuple[dict[str, Any], list[np.ndarray]]
 
