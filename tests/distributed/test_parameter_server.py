@@ -686,3 +686,19 @@ def test_processes_without_servers_are_told(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ArgumentError, match="there are 2 processes and no servers"):
         ps.connect()
+
+
+def test_parameters_of_any_layout(job):
+    def check(store):
+        p = nn.Parameter(weft.zeros(3, 4).t())
+        scalar = nn.Parameter(weft.tensor(1.0))
+        optimizer = ps.Optimizer(store, [p, scalar], optim.SGD, lr=1.0)
+        g = np.arange(12.0, dtype=np.float32).reshape(4, 3)
+        p.grad, scalar.grad = weft.from_numpy(g), weft.tensor(2.0)
+        optimizer.step()
+        assert not p.is_contiguous()
+        return (p.detach().numpy() + g).tolist(), scalar.item()
+
+    for found, scalar in job(2, 3).ok(check):
+        assert found == np.zeros((4, 3)).tolist()
+        assert scalar == -1.0

@@ -221,6 +221,7 @@ class Launcher:
         for name in ("WEFT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             common.setdefault(name, threads)
         self.command = command
+        common.pop("WEFT_ROLE", None)  # of this process, in another job
         if place.servers:
             self._start_helpers(place, common)
         with server or contextlib.nullcontext():

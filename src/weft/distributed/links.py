@@ -207,6 +207,14 @@ def _on_its_way(channel: socket.socket) -> int:
     return int.from_bytes(found, sys.byteorder)
 
 
+def keep_alive(connection: socket.socket) -> None:
+    """Notice within some ten seconds that the other machine is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def host() -> str:
     """This machine, as no other one is called."""
     try:

@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from weft.distributed.environment import Role
-from weft.distributed.links import TICK, Link, Message
+from weft.distributed.links import TICK, Link, Message, keep_alive
 from weft.distributed.rendezvous import this_process
 
 MAGIC = "weft-ps-1"
@@ -51,6 +51,7 @@ class Post:
     def add(self, channel: socket.socket, rank: int = -1) -> Link:
         """A link over a connection."""
         link = Link(rank, channel, {})
+        keep_alive(channel)
         self.links.add(link)
         self._selector.register(channel, selectors.EVENT_READ, link)
         return link

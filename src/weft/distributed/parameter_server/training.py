@@ -355,15 +355,17 @@ class Optimizer(Base):
 
     def _set(self, answers: Mapping[int, list[Message]]) -> None:
         """Set the parameters to what servers have sent."""
-        whole = {k: np.empty(p.shape, p.dtype.np) for k, p in self._dense.items()}
-        for server, messages in answers.items():
-            reader = Reader(messages[-1].payload)
-            for name, start, stop in self._pieces[server]:
-                piece = whole[name].reshape(-1)[start:stop]
-                piece[...] = reader.take(piece.shape, piece.dtype)
         with weft.no_grad():
+            whole = {k: p.detach().contiguous() for k, p in self._dense.items()}
+            flat = {k: one.reshape(-1) for k, one in whole.items()}
+            for server, messages in answers.items():
+                reader = Reader(messages[-1].payload)
+                for name, start, stop in self._pieces[server]:
+                    piece = reader.take((stop - start,), self._dense[name].dtype.np)
+                    flat[name][start:stop].copy_(weft.from_numpy(piece))
             for name, p in self._dense.items():
-                p.copy_(weft.from_numpy(whole[name]))
+                if not p.is_contiguous():
+                    p.copy_(whole[name])
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of all parameters, and of rows that were looked up."""
