@@ -18,6 +18,7 @@ from weft import nn, optim
 from weft.distributed import DistError, ParameterServerError, patience
 from weft.distributed import parameter_server as ps
 from weft.distributed.parameter_server import server as servers_module
+from weft.distributed.parameter_server.client import Request, Store
 from weft.errors import ArgumentError, DTypeError
 
 STEPS = 50
@@ -494,8 +495,6 @@ def test_wrong_arguments_are_told():
 
 
 def test_a_server_refuses_what_does_not_fit():
-    from weft.distributed.parameter_server.client import Request
-
     with ps.connect() as store:
         p = nn.Parameter(weft.zeros(2))
         table = ps.Embedding(10, 2)
@@ -618,6 +617,44 @@ def test_the_others_go_on_in_asynchronous_training(job, how):
     one.end()
 
 
+def test_a_worker_that_comes_back_does_not_hold_the_others(job):
+    """It goes on where the slowest may be, and not where it left."""
+
+    def make(store):
+        p = nn.Parameter(weft.zeros(3))
+        sgd = ps.Optimizer(
+            store, [p], optim.SGD, lr=1.0, synchronous=False, staleness=2
+        )
+        return p, sgd
+
+    back, steps = threading.Event(), threading.Event()
+
+    def check(store):
+        p, optimizer = make(store)
+        for step in range(20 if store.rank == 0 else 3):
+            p.grad = weft.ones(3)
+            optimizer.step()
+            if step == 10:
+                steps.set()
+                assert back.wait(10)
+        if store.rank:
+            for link in list(store._post.links):
+                link.channel.close()
+            store.closed = True
+            assert steps.wait(10)
+            with Store(store.role, 10.0) as again:
+                p, optimizer = make(again)
+                back.set()
+                begins = optimizer.steps_done
+                while optimizer.steps_done < 20:
+                    p.grad = weft.ones(3)
+                    optimizer.step()
+                return begins
+        return optimizer.steps_done
+
+    assert job(2, 2, patience=5.0).ok(check) == [20, 9]
+
+
 def test_a_late_worker_is_named(job, monkeypatch, capfd):
     monkeypatch.setattr(patience, "late", 0.1)
 
@@ -641,7 +678,6 @@ def test_servers_that_are_not_there_are_named(monkeypatch):
     import socket
 
     from weft.distributed.environment import Role
-    from weft.distributed.parameter_server.client import Store
     from weft.distributed.parameter_server.coordinator import Coordinator
 
     place = socket.create_server(("127.0.0.1", 0))
