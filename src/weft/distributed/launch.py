@@ -221,7 +221,6 @@ class Launcher:
         for name in ("WEFT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             common.setdefault(name, threads)
         self.command = command
-        common.pop("WEFT_ROLE", None)  # of this process, in another job
         if place.servers:
             self._start_helpers(place, common)
         with server or contextlib.nullcontext():
@@ -244,7 +243,7 @@ class Launcher:
             common |= {
                 "WEFT_ROLE": "worker", "WEFT_WORKERS": str(sum(place.nodes)),
                 "WEFT_SERVERS": str(place.servers),
-                "WEFT_COORDINATOR": f"{host}:{port}",
+                "WEFT_COORDINATOR": f"{host}:{port}", "WEFT_SERVER_JOB": place.job,
             }  # fmt: skip
             self.helpers |= common
             own = {"WEFT_LISTENER": str(server.fileno())}

@@ -30,10 +30,15 @@ _PATIENCE = 5.0  # seconds in which somebody who connects has to say who it is
 def hello(role: Role, **more: Any) -> dict[str, Any]:
     """The first message of a process."""
     return {
-        **this_process(), "magic": MAGIC, "job": os.environ.get("WEFT_JOB", ""),
+        **this_process(), "magic": MAGIC, "job": _job(),
         "role": role.name, "rank": role.rank, "workers": role.workers,
         "servers": role.servers, **more,
     }  # fmt: skip
+
+
+def _job() -> str:
+    """The job that a launcher made; none where servers were started by hand."""
+    return os.environ.get("WEFT_SERVER_JOB", "")
 
 
 class Post:
@@ -105,7 +110,7 @@ class Post:
         about = found[0][1].header
         if not isinstance(about, dict) or about.get("magic") != MAGIC:
             return True
-        if about.get("job") != os.environ.get("WEFT_JOB", ""):
+        if about.get("job") != _job():
             return True
         link.about = about
         del self._strange[link]
