@@ -6,6 +6,8 @@ whole runs. What is compared with is written in NumPy, in float64.
 
 import errno
 import os
+import re
+import shutil
 import threading
 import time
 
@@ -414,6 +416,26 @@ def test_a_later_job_goes_on(job):
         assert all((a == b).all() for a, b in zip(mine, other, strict=True))
 
 
+def test_folders_that_do_not_fit_are_told(job):
+    one = job(1, 2)
+    one.ok(train_mlp, "adam", 5)
+    shutil.rmtree(os.path.join(one.folder, "server-1"))
+    again = Job(one.folder, 1, 2)
+    (found,) = failed(again.work(train_mlp, "adam"))
+    assert "folders are not of one time: they know [5, 0] steps of worker 0" in found
+    again.end()
+    (found,) = failed(Job(one.folder, 2, 1).work(train_mlp, "adam")[:1])
+    assert "worker 0 has another model: workers is 1 there, and 2 here" in found
+
+
+def test_a_server_that_lost_its_folder_says_so(job):
+    one = job(1, 1, crashes=[2], forgets=True)
+    (found,) = failed(one.work(train_mlp, "adam"))
+    assert "server 0 at 127.0.0.1:" in found
+    assert re.search("it has lost its parameters: .*server-0 was empty when it", found)
+    one.end()
+
+
 # -- mistakes
 
 
@@ -669,6 +691,22 @@ def test_a_late_worker_is_named(job, monkeypatch, capfd):
     err = capfd.readouterr().err
     assert err.count("warning: server 0 at 127.0.0.1:") == 1
     assert "waits for worker 1" in err
+
+
+def test_an_interrupted_call_leaves_nothing_behind(monkeypatch):
+    with ps.connect(servers=2) as store:
+        p = nn.Parameter(weft.zeros(4))
+        optimizer = ps.Optimizer(store, [p], optim.SGD, lr=1.0)
+        p.grad = weft.ones(4)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                store, "_read", lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
+            with pytest.raises(KeyboardInterrupt):
+                optimizer.step()
+        optimizer.step()  # the same one: what servers have of it counts once
+        optimizer.step()
+        assert p.detach().tolist() == [-2.0] * 4
 
 
 # -- addresses

@@ -6,6 +6,7 @@ its work. A server may crash where a test says so, and a new one goes on in its 
 
 import contextlib
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -39,13 +40,21 @@ class Job:
     """A coordinator and servers; ``work`` runs a function as each worker."""
 
     def __init__(
-        self, folder, workers=1, servers=1, crashes=(), patience=0.2, revives=True
+        self,
+        folder,
+        workers=1,
+        servers=1,
+        crashes=(),
+        patience=0.2,
+        revives=True,
+        forgets=False,
     ):
         place = socket.create_server(("127.0.0.1", 0))
         self.role = Role("coordinator", 0, workers, servers, place.getsockname())
         self.folder, self.crashes = str(folder), list(crashes)
         self.coordinator = Coordinator(self.role, place, patience)
-        self.errors, self.starts, self.revives = [], 0, revives
+        self.errors, self.starts = [], 0
+        self.revives, self.forgets = revives, forgets
         self.threads = [self._thread(self.coordinator.run)]
         self.threads += [self._thread(self._serve, k) for k in range(servers)]
 
@@ -67,6 +76,8 @@ class Job:
             except Crash:
                 if not self.revives:
                     return None
+                if self.forgets:
+                    shutil.rmtree(server.folder)
             except Exception as error:
                 self.errors.append(error)
                 return None

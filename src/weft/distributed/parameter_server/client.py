@@ -132,10 +132,14 @@ class Store:
                 self._asked[server].append(one)
                 if server in self._links:
                     self._send(server, one)
-        while any(self._asked.values()):
-            self._read()
-            self._reach_lost()
-            self._look_for_stopped()
+        try:
+            while any(self._asked.values()):
+                self._read()
+                self._reach_lost()
+                self._look_for_stopped()
+        finally:  # an interrupted call waits for nothing any more
+            for asked in self._asked.values():
+                asked.clear()
         for messages in self._answers.values():
             for message in messages:
                 if "error" in message.header:

@@ -42,6 +42,7 @@ class Server:
         self.held: dict[Link, float] = {}  # until when one waits without a word
         self.finish = False
         self.log: Log | None = None
+        self.limit = LOG  # bytes of the log before the next snapshot
 
     def run(self) -> None:
         """Go on where the folder says, and answer until the end."""
@@ -142,7 +143,7 @@ class Server:
         self.log.flush()
         for link, (header, arrays) in answers:
             link.put(header, *arrays)
-        if self.log.size > max(LOG, 2 * self.log.base):
+        if self.log.size > max(self.limit, 2 * self.log.base):
             self._snapshot()
 
     def _hold(self, link: Link) -> None:
@@ -159,7 +160,9 @@ class Server:
         assert self.shard is not None
         try:
             self.log.replace(*self.shard.kept())
+            self.limit = LOG
         except OSError as error:  # the log has it all, and goes on
+            self.limit = self.log.size + LOG
             text = f"server {self.role.rank}: no snapshot was written: {error}"
             print(f"weft.distributed: warning: {text}", file=sys.stderr, flush=True)
 
@@ -177,7 +180,8 @@ class Server:
 
     def _me(self) -> str:
         assert self.post.listener is not None
-        host, port = self.role.coordinator[0], self.post.listener.getsockname()[1]
+        host = self.coordinator.channel.getsockname()[0]
+        port = self.post.listener.getsockname()[1]
         return f"server {self.role.rank} at {shown((host, port))}"
 
     # -- turns
@@ -186,8 +190,12 @@ class Server:
         """Whether a request's turn has come; an error if it never will."""
         shard = self.shard
         if shard is None:
-            first = words["do"] == "setup" and worker == 0
-            return first or self._waits_for([0])
+            if words["do"] != "setup":
+                raise ParameterServerError(
+                    f"it has lost its parameters: {self.folder} was empty when it "
+                    "started again; WEFT_STATE names a folder that stays"
+                )
+            return worker == 0 or self._waits_for([0])
         if words["do"] == "setup":
             return True
         if words["do"] == "push" and words["step"] <= shard.steps[worker]:
@@ -233,11 +241,17 @@ class Server:
     def _do_push(self, worker: int, words: Any, payload: np.ndarray) -> Answer:
         assert self.log is not None
         assert self.shard is not None
-        if words["step"] > self.shard.steps[worker]:
+        mine, step = self.shard.steps[worker], words["step"]
+        if self.shard.synchronous and step > mine + 1:
+            raise ParameterServerError(
+                f"worker {worker} has done {step - 1} steps, of which {mine} are known "
+                "here"
+            )
+        if step > mine:
             push = self.shard.parsed(words, payload)
             about = {key: value for key, value in words.items() if key != "id"}
             self.log.append(_text({**about, "worker": worker}), [payload])
-            self.shard.take(worker, words["step"], push)
+            self.shard.take(worker, step, push)
         return {}, []
 
     def _do_pull(self, worker: int, words: Any, payload: np.ndarray) -> Answer:

@@ -13,6 +13,7 @@ import weft
 from weft.autograd.modes import enable_grad
 from weft.core.tensor import Tensor
 from weft.distributed.collectives import refuse_capture
+from weft.distributed.errors import ParameterServerError
 from weft.distributed.links import Message
 from weft.distributed.parameter_server.client import Request, Store
 from weft.distributed.parameter_server.shard import Reader, rule, sizes
@@ -273,7 +274,13 @@ class Optimizer(Base):
         answers = self._ask(
             lambda server: [Request(words, self._cut(arrays, server) if first else ())]
         )
-        self.store.steps = min(one.header["steps"] for (one,) in answers.values())
+        steps = [one.header["steps"] for (one,) in answers.values()]
+        if max(steps) - min(steps) > 1:  # the last push may have reached some of them
+            raise ParameterServerError(
+                f"the servers' folders are not of one time: they know {steps} steps of "
+                f"worker {self.store.rank}"
+            )
+        self.store.steps = min(steps)
         if spec["staleness"] is not None:  # one that was away does not hold the others
             slowest = min(one.header["slowest"] for (one,) in answers.values())
             self.store.steps = max(self.store.steps, slowest - spec["staleness"])
