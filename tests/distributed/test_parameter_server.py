@@ -212,6 +212,51 @@ def test_no_process_has_the_whole_table():
         assert table.changed().tolist() == [0, 7, 10**15 - 1]
 
 
+WHOLE = {"Adafactor", "LBFGS", "Muon", "Optimizer", "SparseAdam"}
+ELEMENTWISE = sorted(
+    name for name in optim.__all__ if name[0].isupper() and name not in WHOLE
+)
+
+
+@pytest.mark.parametrize("kind", ELEMENTWISE)
+def test_every_elementwise_optimizer(job, kind, monkeypatch):
+    """Dense parameters are those of one process, and a crash costs no bits."""
+    make = getattr(optim, kind)
+
+    def train(net, optimizer):
+        for k in range(6):
+            optimizer.zero_grad()
+            for p in net.parameters():
+                p.grad = (p.detach() * (k + 1)).cos()
+            yield optimizer.step
+        yield [p.detach().numpy() for p in net.parameters()]
+
+    def check(store):
+        net, table = drawn(nn.Linear(5, 3)), ps.Embedding(9, 2, dtype=weft.float64)
+        both = [*net.parameters(), table.weight]
+        run = train(net, ps.Optimizer(store, both, make, lr=0.1))
+        for k in range(6):
+            step = next(run)
+            table(weft.tensor([k % 4, 8])).cos().sum().backward()
+            step()
+        return [*next(run), table.pull(table.changed().numpy())]
+
+    net = drawn(nn.Linear(5, 3))
+    *_, alone = _stepped(train(net, make(net.parameters(), lr=0.1)))
+    (found,) = job(1, 2).ok(check)
+    assert all((a == b).all() for a, b in zip(found, alone, strict=False))
+    monkeypatch.setattr(servers_module, "LOG", 600)
+    crashed = job(1, 2, crashes=[3, 1])
+    (again,) = crashed.ok(check)
+    assert crashed.starts == 4
+    assert all((a == b).all() for a, b in zip(found, again, strict=True))
+
+
+def _stepped(run):
+    for one in run:
+        yield one if isinstance(one, list) else one()
+
+
 # -- what does not take part, and what changes
 
 

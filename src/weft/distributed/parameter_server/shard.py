@@ -63,7 +63,8 @@ class Table:
         known = slots >= 0
         found = np.empty((len(rows), self.width), self.dtype)
         found[known] = self.values[slots[known]]
-        found[~known] = self._first(rows[~known])
+        if not known.all():
+            found[~known] = self._first(rows[~known])
         return found
 
     def _first(self, rows: np.ndarray) -> np.ndarray:
