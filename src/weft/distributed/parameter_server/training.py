@@ -283,7 +283,8 @@ class Optimizer(Base):
         self.store.steps = min(steps)
         if spec["staleness"] is not None:  # one that was away does not hold the others
             slowest = min(one.header["slowest"] for (one,) in answers.values())
-            self.store.steps = max(self.store.steps, slowest - spec["staleness"])
+            # They have pushed one step more than they may have gone on from.
+            self.store.steps = max(min(steps), slowest - spec["staleness"] - 1)
         for name, table in self._tables.items():
             table._store, table._name = self.store, name
         self.pull()
