@@ -197,6 +197,7 @@ SHORT_RUNS = [
         lambda losses: losses[0] < 3.6 and abs(losses[1] - losses[0]) < 0.02,
     ),
     ("data_parallel.py", "--epochs 2", lambda right: right > 0.8),
+    ("recommend.py", "--steps 150", lambda error: error < 0.3),
     ("gan.py", "--steps 250 --width 48", lambda apart: apart[1] < apart[0] / 2),
 ]
 

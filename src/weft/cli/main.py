@@ -50,6 +50,14 @@ def parser() -> argparse.ArgumentParser:
         help="start all processes again when one fails, K times at most",
     )  # fmt: skip
     run.add_argument(
+        "--servers", type=int, default=0, metavar="S",
+        help="with S parameter servers (weft.distributed.parameter_server)",
+    )  # fmt: skip
+    run.add_argument(
+        "--state", metavar="FOLDER",
+        help="where parameter servers keep their state, so that a later run goes on",
+    )  # fmt: skip
+    run.add_argument(
         "--nnodes", default="1", metavar="N", help="on N machines, or on 2:4 of them"
     )
     run.add_argument(

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 import weft.torch
-from weft.distributed import machines
+from weft.distributed import environment, machines
 from weft.distributed.errors import DistError
 from weft.distributed.launch import Launcher, die_with_launcher, tell_launcher
 from weft.errors import ArgumentError, shorten
@@ -30,10 +30,14 @@ def run(options: Namespace) -> int:
         print(f"weft: can't open {options.target!r}: no such file", file=sys.stderr)
         return 2
     elsewhere = options.endpoint is not None or options.nnodes != "1"
-    if options.processes is not None or options.restarts or elsewhere:
+    several = options.restarts or options.servers or elsewhere
+    if options.processes is not None or several:
         return _several(options)
     die_with_launcher()
     tell_launcher()
+    role = environment.role()
+    if role is not None and role.name != "worker":
+        return _serve(role)
     weft.torch.install()
     sys.argv = [options.target, *options.arguments]
     here = "" if options.module else os.path.dirname(os.path.realpath(options.target))
@@ -54,13 +58,37 @@ def _several(options: Namespace) -> int:
     try:
         _check_least("-n", count, 1)
         _check_least("--max-restarts", options.restarts, 0)
+        _check_least("--servers", options.servers, 0)
+        if options.state is not None and not options.servers:
+            raise ArgumentError(
+                "--state is the folder of parameter servers: --servers 2"
+            )
         if options.endpoint is None and options.nnodes == "1":
-            return Launcher().run(count, command, options.restarts)
+            return Launcher().run(
+                count, command, options.restarts, options.servers, options.state
+            )
+        if options.servers:
+            raise ArgumentError(
+                "--servers starts them on one machine; for several, set WEFT_ROLE and "
+                "WEFT_COORDINATOR (see docs/distributed.md)"
+            )
         return machines.run(Launcher(), count, command, _wanted(options))
     except (ArgumentError, DistError) as error:
         text, _, _ = str(error).partition("\n  at ")  # a line of the command's
         print(f"weft: {text}", file=sys.stderr)
         return 2 if isinstance(error, ArgumentError) else 1
+
+
+def _serve(role: environment.Role) -> int:
+    """Be a parameter server, or the coordinator: the script is not run."""
+    from weft.distributed.parameter_server import serve
+
+    try:
+        serve(role)
+    except BaseException as error:
+        _show(error)
+        return 1
+    return 0
 
 
 def _check_least(name: str, value: int, least: int) -> None:

@@ -41,6 +41,7 @@ from weft.distributed.errors import (
     DistError,
     DistNetworkError,
     DistStoreError,
+    ParameterServerError,
     RecoveryError,
 )
 from weft.distributed.exchange import patience
@@ -65,19 +66,19 @@ from weft.errors import ArgumentError
 
 __all__ = [
     "CheckpointError", "DeviceMesh", "DistBackendError", "DistError",
-    "DistNetworkError", "DistStoreError", "GroupMember", "P2POp", "ProcessGroup",
-    "Recovery", "RecoveryError", "ReduceOp", "Work", "all_gather",
-    "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
-    "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast",
-    "broadcast_object_list", "checkpoint", "default_pg_timeout",
+    "DistNetworkError", "DistStoreError", "GroupMember", "P2POp",
+    "ParameterServerError", "ProcessGroup", "Recovery", "RecoveryError", "ReduceOp",
+    "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
+    "all_reduce", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv",
+    "broadcast", "broadcast_object_list", "checkpoint", "default_pg_timeout",
     "destroy_process_group", "gather", "gather_object", "get_backend",
     "get_global_rank", "get_group_rank", "get_node_local_rank",
     "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "init_device_mesh", "init_process_group", "irecv", "is_available",
     "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
-    "is_torchelastic_launched", "isend", "monitored_barrier", "new_group", "patience",
-    "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
-    "scatter_object_list", "send",
+    "is_torchelastic_launched", "isend", "monitored_barrier", "new_group",
+    "patience", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "scatter", "scatter_object_list", "send",
 ]  # fmt: skip
 
 default_pg_timeout = timedelta(seconds=groups.TIMEOUT)
@@ -101,7 +102,10 @@ def needing_group(*names: str) -> dict[str, Callable[..., Any]]:
 
 
 # Imported when used.
-_LATER = ("fsdp", "full_state", "nn", "optim", "pipelining", "planning", "tensor")
+_LATER = (
+    "fsdp", "full_state", "nn", "optim", "parameter_server", "pipelining", "planning",
+    "tensor",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

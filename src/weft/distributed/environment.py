@@ -1,7 +1,8 @@
 """A process's place among others, as the environment of its launcher says it.
 
 ``weft run -n`` and ``torchrun`` set ``RANK`` and ``WORLD_SIZE``; ``mpiexec`` and
-``srun`` have names of their own.
+``srun`` have names of their own. Where there are parameter servers, ``WEFT_ROLE`` says
+what a process is, and ``RANK`` is its number among those of its role.
 """
 
 from __future__ import annotations
@@ -63,8 +64,55 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
     return None
 
 
+ROLES = ("worker", "server", "coordinator")
+
+
+class Role(NamedTuple):
+    """What a process is where there are parameter servers."""
+
+    name: str  # one of ROLES
+    rank: int  # among those of the role
+    workers: int  # in the job
+    servers: int
+    coordinator: tuple[str, int]  # where it listens
+
+
+def role(environment: Mapping[str, str] = os.environ) -> Role | None:
+    """The role that a launcher gave this process; None if it gave none.
+
+    >>> from weft.distributed.environment import role
+    >>> role({"WEFT_ROLE": "server", "RANK": "1", "WEFT_WORKERS": "4",
+    ...       "WEFT_SERVERS": "2", "WEFT_COORDINATOR": "node1:29400"})
+    Role(name='server', rank=1, workers=4, servers=2, coordinator=('node1', 29400))
+    """
+    name = environment.get("WEFT_ROLE", "")
+    if not name:
+        return None
+    if name not in ROLES:
+        raise ArgumentError(
+            f"WEFT_ROLE: expected one of {', '.join(ROLES)}, got {name!r}"
+        )
+    host, colon, port = environment.get("WEFT_COORDINATOR", "").rpartition(":")
+    if not host or not port.isdecimal():
+        raise ArgumentError(
+            "WEFT_COORDINATOR: expected host:port, where the coordinator listens, got "
+            f"{host}{colon}{port}"
+        )
+    counts = {
+        "worker": _number(environment, "WEFT_WORKERS"),
+        "server": _number(environment, "WEFT_SERVERS"),
+        "coordinator": 1,
+    }
+    rank = 0 if name == "coordinator" else _number(environment, "RANK")
+    if rank >= counts[name]:
+        raise ArgumentError(
+            f"RANK={rank}: expected a {name}'s number below {counts[name]}"
+        )
+    return Role(name, rank, counts["worker"], counts["server"], (host, int(port)))
+
+
 def _number(environment: Mapping[str, str], name: str) -> int:
-    text = environment[name]
+    text = environment.get(name, "")
     if not text.isdecimal():
         raise ArgumentError(f"{name}: expected a whole number, got {text!r}")
     return int(text)

@@ -29,12 +29,16 @@ class CheckpointError(DistError):
     """A checkpoint that cannot be written, or does not hold what is to be loaded."""
 
 
+class ParameterServerError(DistError):
+    """A server that refuses what it is asked, or has lost what it kept."""
+
+
 class NotInitializedError(WeftError, ValueError, RuntimeError):
     """A question that only a process group can answer."""
 
 
 for _one in (
     DistError, DistBackendError, DistNetworkError, DistStoreError, RecoveryError,
-    CheckpointError,
+    CheckpointError, ParameterServerError,
 ):  # fmt: skip
     _one.__module__ = "weft.distributed"  # where users find them

@@ -41,6 +41,7 @@ class Patience:
     stuck: float = 2.0  # before processes that wait for one another are looked for
     others: float = 2.0  # for what others call, once two calls differ
     late: float = 30.0  # before a late process is named on stderr
+    lost: float = 10.0  # for a parameter server that is gone to come back
 
 
 patience = Patience()

@@ -23,6 +23,31 @@ TIMEOUT = 1800.0  # seconds, as in PyTorch
 RENDEZVOUS = 60.0  # seconds in which all processes must come, at most
 
 
+class Ending:
+    """The error that ends this process, for the others to be told."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._hook = sys.excepthook
+        sys.excepthook = self._note
+
+    def _note(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+    ) -> None:
+        first = str(error).partition("\n")[0]
+        self.text = f"it raised {kind.__name__}" + (f": {first}" if first else "")
+        self._hook(kind, error, trace)
+
+    def close(self) -> str:
+        """The error as a text, empty if there is none; no later one is noted."""
+        if sys.excepthook == self._note:
+            sys.excepthook = self._hook
+        return self.text
+
+
 class World:
     """All processes: the connections to them, and the groups."""
 
@@ -33,27 +58,10 @@ class World:
         self.made = 0  # groups so far
         self.broken: DistBackendError | None = None
         self.calls = 0
-        self.end = ""  # why this process ends, if it is an error
+        self.ending = Ending()
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None
         self._thread = 0  # the worker's
         self._last: concurrent.futures.Future[Any] | None = None
-        self._hook = sys.excepthook
-        sys.excepthook = self._note
-
-    def _note(
-        self,
-        kind: type[BaseException],
-        error: BaseException,
-        trace: TracebackType | None,
-    ) -> None:
-        """Keep the error that ends this process, for the others."""
-        first = str(error).partition("\n")[0]
-        self.end = (
-            f"it raised {kind.__name__}: {first}"
-            if first
-            else (f"it raised {kind.__name__}")
-        )
-        self._hook(kind, error, trace)
 
     # -- calls, in the order of the program
 
@@ -89,12 +97,11 @@ class World:
 
     def close(self) -> None:
         """Leave the others."""
-        if sys.excepthook == self._note:
-            sys.excepthook = self._hook
-        text = self.end or f"it ended after {self.calls} calls"
+        end = self.ending.close()
+        text = end or f"it ended after {self.calls} calls"
         self.links.close({"text": text})
         if self.engine is not None:
-            self.engine.close(not self.end and self.broken is None)
+            self.engine.close(not end and self.broken is None)
         if self._worker is not None:
             self._worker.shutdown(wait=False, cancel_futures=True)
 

@@ -8,6 +8,10 @@ Linux the kernel ends them as well if the launcher itself is killed.
 
 With restarts, all ranks are ended at once when one fails, and start again, with memory
 that has what they kept (``weft.distributed.Recovery``).
+
+With parameter servers, these and a coordinator are started as well, by the same command
+with another role in the environment. A server that is killed starts again by itself, if
+restarts are left; when all ranks have ended, so do the servers.
 """
 
 from __future__ import annotations
@@ -22,10 +26,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, TracebackType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType, MappingProxyType, TracebackType
 from typing import Any, NamedTuple, TextIO
 
 from weft.distributed import snapshots
@@ -33,6 +38,7 @@ from weft.distributed.errors import DistError
 
 GRACE = 8.0  # seconds in which processes may end by themselves
 SHORT = 0.2  # the same where they are to start again
+FINISH = 1.0  # seconds in which servers may end once all ranks have
 LAST = 3.0  # seconds between asking a process to end and killing it
 
 ERRORS = "WEFT_ERRORS"  # the descriptor for the error that ends a rank
@@ -43,8 +49,12 @@ _PR_SET_PDEATHSIG = 1
 class Rank:
     """One process, and what it says."""
 
-    def __init__(self, number: int, process: Any, errors: int) -> None:
+    def __init__(
+        self, number: int, process: Any, errors: int, role: str = "worker"
+    ) -> None:
         self.number, self.process, self.errors = number, process, errors
+        self.role = role
+        self.replaced = False  # by one that goes on in its place
         self.error: dict[str, Any] | None = None
         self.ended = 0.0  # when
         self.text = b""  # of its error
@@ -56,7 +66,24 @@ class Rank:
         return self.process.returncode
 
     @property
+    def name(self) -> str:
+        if self.role == "coordinator":
+            return self.role
+        return f"{'rank' if self.is_worker else self.role} {self.number}"
+
+    @property
+    def label(self) -> str:
+        return str(self.number) if self.is_worker else self.name
+
+    @property
+    def is_worker(self) -> bool:
+        return self.role == "worker"
+
+    @property
     def failed(self) -> bool:
+        """Whether it ended badly; a helper that was told to end did not."""
+        if self.replaced or (self.told_to_end and not self.is_worker):
+            return False
         return self.status not in (None, 0)
 
     def signal(self, number: int) -> None:
@@ -73,6 +100,7 @@ class Place(NamedTuple):
     address: tuple[str, int]  # where rank 0 waits for the others
     job: str
     start: int  # how often the ranks were started before
+    servers: int = 0
 
     @property
     def first(self) -> int:
@@ -98,19 +126,31 @@ class Launcher:
         self.selector: selectors.BaseSelector
         self.stopping = False
         self.until = self.kill_at = 0.0  # when ranks that are left are asked to end
+        self.again = Restarts(self, 0)
+        self.command: Sequence[str] = ()
+        self.helpers: dict[str, str] = {}  # the environment of servers
 
-    def run(self, count: int, command: Sequence[str], restarts: int = 0) -> int:
+    def run(
+        self, count: int, command: Sequence[str], restarts: int = 0, servers: int = 0,
+        state: str | None = None,
+    ) -> int:  # fmt: skip
         """Run a command as so many ranks; returns the exit status.
 
-        ``restarts`` is how often all start again when one has failed.
+        ``restarts`` is how often all start again when one has failed. Parameter
+        ``servers`` keep their state in the folder ``state``, or as long as this runs.
         """
-        again = Restarts(self, restarts)
-        with self.signals(), self.memory(count if restarts else 0):
+        again = self.again = Restarts(self, restarts)
+        with (
+            self.signals(), self.memory(count if restarts else 0),
+            _folder(state, servers) as folder,
+        ):  # fmt: skip
+            self.helpers = {"WEFT_STATE": folder}
             while True:
                 server = socket.create_server(("127.0.0.1", 0), backlog=1024)
                 place = Place(
-                    (count,), 0, server.getsockname(), secrets.token_hex(8), again.done
-                )
+                    (count,), 0, server.getsockname(), secrets.token_hex(8),
+                    again.done, servers,
+                )  # fmt: skip
                 status = self.once(place, command, server)
                 if not status or self.asked or not again.allowed():
                     return status
@@ -180,34 +220,57 @@ class Launcher:
                       else max(1, (os.cpu_count() or 1) // count))  # fmt: skip
         for name in ("WEFT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             common.setdefault(name, threads)
+        self.command = command
+        if place.servers:
+            self._start_helpers(place, common)
         with server or contextlib.nullcontext():
             for local in range(count):
-                self._start_one(place.first + local, local, command, common, server)
+                own = {"LOCAL_RANK": str(local)}
+                passed = []
+                number = place.first + local
+                if number == 0 and server is not None:
+                    own["WEFT_LISTENER"] = str(server.fileno())
+                    passed.append(server.fileno())  # no other program takes the port
+                if self.memories:
+                    own[snapshots.MEMORY] = ":".join(map(str, self.memories[local]))
+                    passed += self.memories[local]
+                self._start_one(number, {**common, **own}, passed)
+
+    def _start_helpers(self, place: Place, common: dict[str, str]) -> None:
+        """Start the coordinator and the servers; ranks are told of them."""
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
+            host, port = server.getsockname()
+            common |= {
+                "WEFT_ROLE": "worker", "WEFT_WORKERS": str(sum(place.nodes)),
+                "WEFT_SERVERS": str(place.servers),
+                "WEFT_COORDINATOR": f"{host}:{port}", "WEFT_SERVER_JOB": place.job,
+            }  # fmt: skip
+            self.helpers |= common
+            own = {"WEFT_LISTENER": str(server.fileno())}
+            self._start_helper("coordinator", 0, own, [server.fileno()])
+        for number in range(place.servers):
+            self._start_helper("server", number)
+
+    def _start_helper(
+        self, role: str, number: int, own: Mapping[str, str] = MappingProxyType({}),
+        passed: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        environment = {**self.helpers, "WEFT_ROLE": role, **own}
+        self._start_one(number, environment, passed, role)
 
     def _start_one(
-        self,
-        number: int,
-        local: int,
-        command: Sequence[str],
-        common: dict[str, str],
-        server: socket.socket | None,
-    ) -> None:
+        self, number: int, environment: Mapping[str, str], passed: Sequence[int],
+        role: str = "worker",
+    ) -> None:  # fmt: skip
         read, write = os.pipe()
-        own = {"RANK": str(number), "LOCAL_RANK": str(local), ERRORS: str(write)}
-        passed = [write]
-        if number == 0 and server is not None:  # no other program can take the port
-            own["WEFT_LISTENER"] = str(server.fileno())
-            passed.append(server.fileno())
-        if self.memories:
-            own[snapshots.MEMORY] = ":".join(map(str, self.memories[local]))
-            passed += self.memories[local]
         process = subprocess.Popen(
-            command, env={**common, **own}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=passed,
+            self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            env={**environment, "RANK": str(number), ERRORS: str(write)},
+            stderr=subprocess.PIPE, pass_fds=[*passed, write],
             start_new_session=True, bufsize=0,
         )  # fmt: skip
         os.close(write)
-        rank = Rank(number, process, read)
+        rank = Rank(number, process, read, role)
         self.ranks.append(rank)
         assert process.stdout is not None
         assert process.stderr is not None
@@ -224,14 +287,30 @@ class Launcher:
     def _left(self) -> bool:
         return any(rank.status is None for rank in self.ranks)
 
+    def _start_again(self, rank: Rank) -> bool:
+        """Start a server that was killed again, if restarts are left."""
+        killed = rank.status is not None and rank.status < 0 and not rank.told_to_end
+        if rank.role != "server" or not killed or not self.again.one(rank.name):
+            return False
+        rank.replaced = True
+        self._start_helper(rank.role, rank.number)
+        return True
+
     def _step(self) -> None:
         self._read(0.05)
         now = time.monotonic()
-        for rank in self.ranks:
+        for rank in list(self.ranks):
             if rank.status is None and rank.process.poll() is not None:
                 rank.ended = now
-                if rank.failed:
-                    self.until = min(self.until, now + self.grace)
+                if rank.failed and not self._start_again(rank):
+                    grace = self.grace if rank.is_worker else SHORT
+                    self.until = min(self.until, now + grace)
+        workers = [rank for rank in self.ranks if rank.is_worker]
+        if all(
+            rank.status is not None for rank in workers
+        ):  # helpers end by themselves
+            failed = any(rank.failed for rank in workers)
+            self.until = min(self.until, now + (SHORT if failed else FINISH))
         if now > self.until:
             self._end(signal.SIGTERM)
             self.until, self.kill_at = float("inf"), now + LAST
@@ -290,7 +369,7 @@ class Launcher:
             rank.partial[source] = lines.pop()
         for line in lines:
             shown = line.decode("utf-8", "replace").rstrip("\r\n")
-            target.write(f"[{rank.number}] {shown}\n")
+            target.write(f"[{rank.label}] {shown}\n")
         target.flush()
 
     # -- signals
@@ -330,14 +409,14 @@ class Launcher:
             return 128 + signal.SIGTERM
         first = _first(failed)
         self.failure = None if first.error is None else str(first.error["text"])
-        same = [r.number for r in failed if r is not first and _alike(r, first)]
+        same = [r for r in failed if r is not first and _alike(r, first)]
         if first.error is not None:
             print(f"\n{first.error['trace']}", end="", file=self.errors)
-        also = f", and {_numbers(same)}" if same else ""
-        self.say(f"rank {first.number} {_end(first)}{also}")
+        also = f", and {_numbers([r.number for r in same])}" if same else ""
+        self.say(f"{first.name} {_end(first)}{also}")
         for rank in failed:
-            if rank is not first and rank.number not in same:
-                self.say(f"then rank {rank.number} {_end(rank)}")
+            if rank is not first and rank not in same:
+                self.say(f"then {rank.name} {_end(rank)}")
         return _exit_status(first)
 
 
@@ -361,11 +440,34 @@ class Restarts:
         if failure is not None and self._last == last:
             self.launcher.say("the same error came again at the same step")
             return False
-        self.done += 1
+        self._count()
         self.launcher.say(f"all ranks start again (restart {self.done} of {self.most})")
+        return True
+
+    def one(self, name: str) -> bool:
+        """Count a server that was killed; say whether it starts again."""
+        if self.done >= self.most:
+            return False
+        self._count()
+        self.launcher.say(
+            f"{name} was killed, and starts again (restart {self.done} of {self.most})"
+        )
+        return True
+
+    def _count(self) -> None:
+        self.done += 1
         if self.done == self.most:
             self.launcher.grace = GRACE
-        return True
+
+
+@contextlib.contextmanager
+def _folder(given: str | None, servers: int) -> Iterator[str]:
+    """The folder of servers' states; without one, a folder for as long as it runs."""
+    if given is not None or not servers:
+        yield os.path.abspath(given or "")
+        return
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        yield folder
 
 
 def _first(ranks: Sequence[Rank]) -> Rank:
@@ -385,7 +487,7 @@ def _when(rank: Rank) -> float:
 
 
 def _alike(one: Rank, other: Rank) -> bool:
-    if one.error is None or other.error is None:
+    if one.error is None or other.error is None or one.role != other.role:
         return False
     return bool(one.error["trace"] == other.error["trace"])
 

@@ -74,6 +74,22 @@ class Link:
 
     # -- sending
 
+    def put(self, header: dict[str, Any], *payload: np.ndarray) -> bool:
+        """Send a message, or begin to; whether all of it is gone.
+
+        The arrays, which are one payload, must stay as they are until then.
+        """
+        data = [np.ascontiguousarray(one).reshape(-1).view(np.uint8) for one in payload]
+        size = sum(one.nbytes for one in data)
+        pieces: list[Any] = [_packed(header, size)]
+        if size <= _SMALL:
+            pieces = [b"".join([pieces[0], *[one.tobytes() for one in data]])]
+        else:
+            pieces += [one for one in data if one.nbytes]
+        with self.lock:
+            self.outgoing.extend(map(memoryview, pieces))
+        return self.flush()
+
     def flush(self) -> bool:
         """Send what can be sent now; whether nothing is left."""
         with self.lock:
@@ -191,6 +207,14 @@ def _on_its_way(channel: socket.socket) -> int:
     return int.from_bytes(found, sys.byteorder)
 
 
+def keep_alive(connection: socket.socket) -> None:
+    """Notice within some ten seconds that the other machine is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def host() -> str:
     """This machine, as no other one is called."""
     try:
@@ -226,18 +250,8 @@ class Links:
         link = self.links[rank]
         if not link.open:
             return
-        size = 0 if payload is None else payload.nbytes
-        pieces: list[Any] = [_packed(header, size)]
-        if payload is not None and size:
-            data = np.ascontiguousarray(payload).reshape(-1).view(np.uint8)
-            if size <= _SMALL:
-                pieces = [pieces[0] + data.tobytes()]
-            else:
-                pieces.append(data)
-        self.sent += size
-        with link.lock:
-            link.outgoing.extend(map(memoryview, pieces))
-        if not link.flush():
+        self.sent += 0 if payload is None else payload.nbytes
+        if not link.put(header, *([] if payload is None else [payload])):
             self._wake.send(b"x")  # a thread that reads is to send as well
 
     def send_later(self) -> None:

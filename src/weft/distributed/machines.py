@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from weft.distributed.errors import DistNetworkError, DistStoreError
 from weft.distributed.launch import GRACE, SHORT, Launcher, Place, Restarts
+from weft.distributed.links import keep_alive
 
 JOIN = 600.0  # seconds to wait for enough machines
 SETTLE = 3.0  # seconds to wait for more than enough
@@ -52,7 +53,7 @@ class Channel:
         self.ended: dict[str, Any] = {}  # how its last ones did
         self._text = b""
         connection.setblocking(False)
-        _keep_alive(connection)
+        keep_alive(connection)
 
     def say(self, **words: Any) -> None:
         """Send a line; who is gone is found out when reading."""
@@ -77,14 +78,6 @@ class Channel:
     def close(self) -> None:
         self.open = False
         self.connection.close()
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    """Notice within some ten seconds that the other machine is gone."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

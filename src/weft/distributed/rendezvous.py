@@ -13,6 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from weft.distributed.errors import DistNetworkError, DistStoreError
@@ -36,15 +37,17 @@ def connect(rank: int, size: int, address: Address, timeout: float) -> dict[int,
     until = time.monotonic() + timeout
     with contextlib.ExitStack() as stack:
         if rank == 0:
-            server = stack.enter_context(_listener(address))
+            who = "init_process_group: rank 0"
+            server = stack.enter_context(listener(address, who, "MASTER_PORT"))
             found = _welcome(server, size, until)
         else:
-            server = stack.enter_context(_any_port(address))
+            server = stack.enter_context(any_port(address))
             found = _join(server, rank, size, address, until)
     return {other: Link(other, channel, about) for other, (channel, about) in found}
 
 
-def _listener(address: Address) -> socket.socket:
+def listener(address: Address, who: str, variable: str) -> socket.socket:
+    """A socket that listens at the address that all know."""
     given = os.environ.pop("WEFT_LISTENER", None)  # weft run has it open already
     if given is not None:
         return socket.socket(fileno=int(given))
@@ -52,18 +55,19 @@ def _listener(address: Address) -> socket.socket:
         return socket.create_server(address, backlog=1024)
     except OSError as error:
         raise DistNetworkError(
-            f"init_process_group: rank 0 cannot listen at {_text(address)} "
-            f"({error.strerror}). Choose another MASTER_PORT, or end the program that "
-            "uses this one"
+            f"{who} cannot listen at {shown(address)} ({error.strerror}). Choose "
+            f"another {variable}, or end the program that uses this one"
         ) from None
 
 
-def _any_port(address: Address) -> socket.socket:
+def any_port(address: Address) -> socket.socket:
+    """A socket that listens where those who reach the address reach it too."""
     local = address[0] in ("localhost", "127.0.0.1")
     return socket.create_server(("127.0.0.1" if local else "", 0), backlog=1024)
 
 
-def _text(address: Address) -> str:
+def shown(address: Address) -> str:
+    """An address as text."""
     return f"{address[0]}:{address[1]}"
 
 
@@ -88,7 +92,7 @@ def _welcome(server: socket.socket, size: int, until: float) -> Any:
         found[hello["rank"] if text is None else -1 - len(found)] = channel, hello
         wrong = None if text is None else {"error": f"init_process_group: {text}"}
     answer = wrong or {"table": {k: about for k, (_, about) in found.items()}}
-    me = {"rank": 0, **_about()}
+    me = {"rank": 0, **this_process()}
     for channel, _ in found.values():
         _say(channel, {**answer, "root": me})
     if wrong is not None:
@@ -141,14 +145,15 @@ def _checked(hello: Any) -> dict[str, Any]:
 def _join(
     server: socket.socket, rank: int, size: int, address: Address, until: float
 ) -> Any:
-    channel = _reached(address, until, lambda: f"rank {rank} waited for rank 0 there")
+    waited = f"rank {rank} waited for rank 0 there"
+    channel = reached(address, until, partial(_unreachable, address, waited))
     mine = _hello(rank, size, server)
     _say(channel, mine)
     try:
         answer = _hear(channel, until + 5)
     except (_Stranger, OSError):
         raise DistStoreError(
-            f"init_process_group: rank 0 at {_text(address)} left before all "
+            f"init_process_group: rank 0 at {shown(address)} left before all "
             f"{size} processes were there; its error says why"
         ) from None
     if "error" in answer:
@@ -158,7 +163,9 @@ def _join(
         if other < rank:
             name = about["address"]
             there = address[0] if name.startswith("127.") else name, about["port"]
-            peer = _reached(there, until, lambda: "another rank listens there")
+            peer = reached(
+                there, until, partial(_unreachable, there, "another rank listens there")
+            )
             _say(peer, mine)
             found[other] = peer, about
     while len(found) < size - 1:
@@ -176,7 +183,7 @@ def _join(
 
 def _hello(rank: int, size: int, server: socket.socket) -> dict[str, Any]:
     return {
-        **_about(),
+        **this_process(),
         "magic": _MAGIC,
         "job": os.environ.get("WEFT_JOB", ""),
         "rank": rank,
@@ -185,25 +192,35 @@ def _hello(rank: int, size: int, server: socket.socket) -> dict[str, Any]:
     }
 
 
-def _about() -> dict[str, Any]:
+def this_process() -> dict[str, Any]:
+    """This process, as others are told of it."""
     return {"pid": os.getpid(), "host": host()}
 
 
-def _reached(address: Address, until: float, why: Callable[[], str]) -> socket.socket:
-    """A connection to an address where somebody may begin to listen later."""
+def reached(
+    address: Address, until: float, error: Callable[[str], str]
+) -> socket.socket:
+    """A connection to an address where somebody may begin to listen later.
+
+    ``error`` gives the text of an error from the reason.
+    """
     pause = 0.01
     while True:
         try:
             return socket.create_connection(address, timeout=5)
-        except OSError as error:
-            if isinstance(error, socket.gaierror) or time.monotonic() + pause > until:
-                raise DistNetworkError(
-                    f"init_process_group: cannot reach {_text(address)} "
-                    f"({error.strerror or error}); {why()}. Check MASTER_ADDR and "
-                    "MASTER_PORT, and that the process there runs"
-                ) from None
+        except OSError as found:
+            if isinstance(found, socket.gaierror) or time.monotonic() + pause > until:
+                why = found.strerror or str(found)
+                raise DistNetworkError(error(why)) from None
         time.sleep(pause)
         pause = min(2 * pause, 0.5)
+
+
+def _unreachable(address: Address, waited: str, why: str) -> str:
+    return (
+        f"init_process_group: cannot reach {shown(address)} ({why}); {waited}. Check "
+        "MASTER_ADDR and MASTER_PORT, and that the process there runs"
+    )
 
 
 # -- lines of JSON

@@ -25,7 +25,7 @@ def replacing(target: str) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def sweep(target: str) -> None:
@@ -51,7 +51,7 @@ def about(path: str) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     """Make the rename itself survive a power cut, where the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
