@@ -33,8 +33,8 @@ MODULES = {
     "win32": ("fcntl", "grp", "posix", "pty", "pwd", "resource", "termios", "tty"),
 }
 _LINUX = {
-    os: "sched_getaffinity sched_setaffinity memfd_create posix_fallocate posix_fadvise "
-        "splice preadv eventfd",
+    os: "sched_getaffinity sched_setaffinity memfd_create posix_fallocate "
+        "posix_fadvise splice preadv eventfd",
     mmap: "MADV_HUGEPAGE MAP_POPULATE",
     signal: "sigtimedwait",
     select: "epoll",
@@ -43,10 +43,11 @@ _POSIX = {
     os: "fork forkpty register_at_fork getuid geteuid getgid getegid killpg setsid "
         "setpgid getpgid getpgrp pread pwrite O_DIRECTORY O_NOFOLLOW sysconf uname "
         "mkfifo wait fchmod chown getloadavg sendfile statvfs",
-    mmap: "MAP_PRIVATE MAP_SHARED MAP_ANONYMOUS MAP_ANON PROT_READ PROT_WRITE PROT_EXEC",
+    mmap: "MAP_PRIVATE MAP_SHARED MAP_ANONYMOUS MAP_ANON PROT_READ PROT_WRITE "
+          "PROT_EXEC",
     signal: "SIGALRM SIGHUP SIGUSR1 SIGUSR2 SIGSTOP SIGCONT SIGBUS SIGTRAP SIGSYS "
             "setitimer alarm pause SIG_SETMASK",
-    socket: "AF_UNIX SO_REUSEPORT",
+    socket: "SO_REUSEPORT",
     select: "poll",
 }  # fmt: skip
 LACKS = {"darwin": [_LINUX], "win32": [_LINUX, _POSIX]}
@@ -110,7 +111,8 @@ define void @Sleep(i32 %milliseconds) {
 }
 define i32 @WaitOnAddress(i32* %word, i32* %seen, i64 %size, i32 %milliseconds) {
   %value = load i32, i32* %seen
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, i32* %word, i32 128, i32 %value, i8* null)
+  %r = call i64 (i64, ...)
+      @syscall(i64 FUTEX, i32* %word, i32 128, i32 %value, i8* null)
   ret i32 1
 }
 define void @WakeByAddressAll(i32* %word) {
