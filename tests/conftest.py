@@ -102,6 +102,17 @@ def pytest_runtest_setup(item):
         pytest.skip("there is no GPU")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Skip the tests that run code for a level of CPUs that this machine is not."""
+    try:
+        return (yield)
+    except weft.errors.ArgumentError as error:
+        if type(error).__name__ == "LevelError":
+            pytest.skip(str(error))
+        raise
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print which check of which operator record passed, and which are native code."""
     for key, title in (

@@ -58,6 +58,10 @@ def _initialize() -> None:
     llvm.set_option("weft", "-enable-masked-interleaved-mem-accesses")
 
 
+class LevelError(ArgumentError):
+    """Code for a CPU that this machine is not."""
+
+
 def _host_triple() -> str:
     """This process's triple; ELF on Windows, with its calling convention all the same.
 
@@ -109,7 +113,7 @@ def _check_runnable(isa: Isa, what: str) -> None:
     lacks = lacking(isa)
     if lacks:
         able = [name for name in LEVELS if not lacking(_level(name))]
-        raise ArgumentError(
+        raise LevelError(
             f"{what}: expected a level that this machine has ({', '.join(able)}), got "
             f"{isa.cpu}; it lacks {lacks}"
         )
