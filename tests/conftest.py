@@ -15,7 +15,10 @@ from weft.testing import table
 
 # Kernels compiled by tests are kept apart from the user's.
 os.environ.setdefault(
-    "WEFT_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"weft-tests-{os.getuid()}")
+    "WEFT_CACHE_DIR",
+    os.path.join(
+        tempfile.gettempdir(), f"weft-tests-{getattr(os, 'getuid', os.getlogin)()}"
+    ),
 )
 
 # Eager results are what others are compared with: they are NumPy's. The tests of eager

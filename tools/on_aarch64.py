@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -81,6 +82,19 @@ def fetch_wheels(version: str) -> None:
         "--target", SITE, "--upgrade", *project["dependencies"], *wanted)  # fmt: skip
 
 
+def _extract(package: Path, name: str, folder: Path) -> None:
+    """Unpack the one file of a package that has a name."""
+    with (
+        subprocess.Popen(
+            ["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE
+        ) as unpacked,
+        tarfile.open(fileobj=unpacked.stdout, mode="r|") as files,
+    ):
+        for file in files:
+            if file.isfile() and Path(file.name).name == name:
+                files.extract(file, folder, filter="data")
+
+
 def emulator() -> str:
     """The path of QEMU's program for aarch64, which is fetched if it is not here."""
     found = shutil.which(EMULATOR)
@@ -89,7 +103,7 @@ def emulator() -> str:
         if not (host / "usr" / "bin" / EMULATOR).exists():
             host.mkdir(parents=True, exist_ok=True)
             run("apt-get", "-q", "download", "qemu-user-static", cwd=host)
-            run("dpkg-deb", "-x", next(host.glob("qemu-user-static*.deb")), host)
+            _extract(next(host.glob("qemu-user-static*.deb")), EMULATOR, host)
         found = str(host / "usr" / "bin" / EMULATOR)
     return found
 
