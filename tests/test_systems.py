@@ -196,5 +196,8 @@ def test_code_for_other_machines_is_refused():
         Library(b"", isa)
 
 
-def test_functions_that_the_system_lacks():
+def test_functions_that_the_system_lacks(monkeypatch):
     assert system.address_of("weft_has_no_such_function") == 0
+    monkeypatch.setattr(system, "libraries", lambda: ())
+    with pytest.raises(OSError, match="this system has no function mprotect"):
+        system.make_runnable(0, 0)

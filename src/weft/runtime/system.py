@@ -65,7 +65,10 @@ def address_of(name: str) -> int:
 
 def _function(name: str, result: Any, *kinds: Any) -> Any:
     """A function of the system, to call from Python."""
-    return ctypes.CFUNCTYPE(result, *kinds)(address_of(name))
+    found = address_of(name)
+    if not found:
+        raise OSError(f"this system has no function {name}")
+    return ctypes.CFUNCTYPE(result, *kinds)(found)
 
 
 # -- memory

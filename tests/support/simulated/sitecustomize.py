@@ -95,7 +95,9 @@ define i64 @CreateThread(i8* %a, i64 %s, i8* (i8*)* %f, i8* %x, i32 %g, i8* %i) 
   %made = alloca i64
   %failed = call i32 @pthread_create(i64* %made, i8* null, i8* (i8*)* %f, i8* %x)
   %thread = load i64, i64* %made
-  ret i64 %thread
+  %good = icmp eq i32 %failed, 0
+  %handle = select i1 %good, i64 %thread, i64 0
+  ret i64 %handle
 }
 define i32 @WaitForSingleObject(i64 %thread, i32 %milliseconds) {
   %failed = call i32 @pthread_join(i64 %thread, i8* null)
