@@ -28,7 +28,13 @@ SYSTEM, SITE = FOLDER / "system", FOLDER / "site"
 PYTHON = SYSTEM / "usr" / "bin" / "python"  # a script
 EMULATOR = "qemu-aarch64-static"
 DEBIAN = ("python3", "libstdc++6")  # NumPy's and LLVM's wheels need C++
-TESTS = ("hypothesis", "onnx", "pytest", "pytest-xdist", "safetensors")  # of the dev tools
+TESTS = (
+    "hypothesis",
+    "onnx",
+    "pytest",
+    "pytest-xdist",
+    "safetensors",
+)  # of the dev tools
 SUITES = (
     "tests/test_every_op.py", "tests/ops", "tests/nn", "tests/optim", "tests/compile",
 )  # fmt: skip
