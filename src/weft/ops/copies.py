@@ -36,10 +36,10 @@ _SATURATES = bool(np.array([-1.0], np.float32).astype(np.uint8)[0] == 0)
 
 def _wrapped(x: Any, dtype: dtypes.DType) -> Any:
     """Floating-point numbers as whole ones without sign, by way of signed ones."""
-    signed = x.astype(np.int64).astype(dtype.np)
     if dtype is not dtypes.uint64:
-        return signed
-    return np.where(x < 2.0**63, signed, x.astype(dtype.np))
+        return x.astype(np.int64).astype(dtype.np)
+    below, above = np.minimum(x, 0).astype(np.int64), np.maximum(x, 0).astype(np.uint64)
+    return np.where(x < 0, below.astype(np.uint64), above)
 
 
 cast_op: Op = define(
