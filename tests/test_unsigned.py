@@ -8,6 +8,7 @@ import pytest
 import weft
 from weft import dtype as dtypes
 from weft.errors import DTypeError
+from weft.ops.copies import _wrapped
 
 KINDS = pytest.mark.parametrize(
     "kind", [weft.uint8, weft.uint16, weft.uint32, weft.uint64], ids=lambda d: d.name
@@ -145,3 +146,20 @@ def test_the_array_api_sums_unsigned_numbers_unsigned():
     for fn in (xp.sum, xp.prod, xp.cumulative_sum, xp.cumulative_prod):
         assert fn(x).dtype is weft.uint64
     assert xp.sum(x).item() == 300
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@KINDS
+def test_numbers_below_zero_wrap(dtype, kind):
+    """On machines whose casts make 0 of them too."""
+    numbers = np.array([0.0, -1.0, 2.0, -100.0])
+    x = weft.tensor(numbers).to(getattr(weft, dtype))
+    want = numbers.astype(np.int64).astype(kind.np)
+    np.testing.assert_array_equal(x.to(kind).numpy(), want)
+    np.testing.assert_array_equal(_wrapped(x.numpy(), kind), want)
+
+
+def test_the_largest_whole_numbers_are_cast():
+    x = np.array([2.0**63, 2.0**64 - 2048, -1.0])
+    want = np.array([2**63, 2**64 - 2048, 2**64 - 1], np.uint64)
+    np.testing.assert_array_equal(_wrapped(x, weft.uint64), want)

@@ -15,6 +15,8 @@ import threading
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+import numpy as np
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -32,13 +34,19 @@ class _Internal(dict[str, bool]):
 
 INTERNAL = _Internal()
 _LIBRARY = os.path.join(os.path.dirname(os.__file__), "")
+_NUMPY = os.path.join(os.path.dirname(np.__file__), "")
+
+
+def is_installed(filename: str) -> bool:
+    """Whether a file is of a package that was installed (Debian has its own folder)."""
+    return "site-packages" in filename or "dist-packages" in filename
 
 
 def is_library(filename: str) -> bool:
     """Whether a file is of Python's own library, or of NumPy."""
-    if "site-packages" in filename:
-        return f"site-packages{os.sep}numpy{os.sep}" in filename
-    return filename.startswith(("<frozen", _LIBRARY))
+    if filename.startswith(_NUMPY):
+        return True
+    return not is_installed(filename) and filename.startswith(("<frozen", _LIBRARY))
 
 
 def called_by_user(frame: FrameType | None) -> bool:

@@ -267,7 +267,7 @@ class profile:
             }
             for e in self.found
         ]  # fmt: skip
-        pathlib.Path(path).write_text(json.dumps({"traceEvents": rows}))
+        pathlib.Path(path).write_text(json.dumps({"traceEvents": rows}), "utf-8")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """The thread pool: every chunk once, whoever calls, forks or resizes meanwhile."""
 
 import ctypes
+import functools
 import os
 import pathlib
 import resource
+import runpy
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import pytest
 
 import weft
 from weft.compile.emit.control_flow import I64, POINTER, VOID, function, i64, loop, when
-from weft.compile.emit.isa import new_module
+from weft.compile.emit.isa import Isa, new_module
 from weft.compile.targets.cpu.object_code import compile_module, host_isa, object_code
 from weft.compile.targets.cpu.pool_code import (
     BODY,
@@ -28,6 +30,7 @@ from weft.compile.targets.cpu.pool_code import (
 from weft.compile.targets.cpu.pool_code import (
     pool_module as pool_ir,
 )
+from weft.runtime import system
 from weft.runtime.cpu import pool as pool_module
 from weft.runtime.cpu.pool import Pool
 
@@ -122,9 +125,20 @@ def bodies():
     return compile_module(module)
 
 
-@pytest.fixture(scope="module", params=["futex", "condition"])
+@functools.cache
+def windows():
+    """The functions of Windows that a pool calls, made of Linux'."""
+    path = pathlib.Path(__file__).parents[1] / "support/simulated/sitecustomize.py"
+    return runpy.run_path(str(path))["Dll"](ctypes.CDLL(None))
+
+
+@pytest.fixture(scope="module", params=["futex", "condition", "address"])
 def pool(request):
-    return Pool(2, request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "address":
+            both = windows(), *system.libraries()
+            patch.setattr(system, "libraries", lambda: both)
+        return Pool(2, request.param)
 
 
 class Run:
@@ -362,7 +376,9 @@ def state(task):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_signals_go_to_other_threads(pool, bodies):
+def test_signals_go_to_other_threads(pool, bodies, request):
+    if request.node.callspec.params["pool"] == "address":
+        pytest.skip("Windows sends no signals to threads")
     before = {task.name for task in workers_of_this_process()}
     pool.resize(3)
     Run(1, extra=3).go(pool, bodies.address("meet"), 3, 1)
@@ -376,8 +392,17 @@ def test_signals_go_to_other_threads(pool, bodies):
     pool.resize(2)
 
 
+def limited():
+    """Whether a limit of memory is kept to; QEMU takes it and forgets it."""
+    limit = 1 << 44
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return resource.getrlimit(resource.RLIMIT_AS)[0] == limit
+
+
 def test_fewer_threads_than_wanted(pool, bodies):
     """A system that refuses threads: the loop runs on those there are."""
+    if not in_child(limited):
+        pytest.skip("this system (an emulator) does not limit memory")
 
     def check():
         used = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
@@ -458,6 +483,19 @@ def test_code_for_other_machines(machine, waiting):
     code = object_code(pool_ir(target, waiting), target)
     assert code[:4] == b"\x7fELF"
     assert b"weft_parallel_for" in code
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_code_for_windows(machine):
+    """Threads of the system, and the convention of its functions, in ELF."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    cpu = {"x86_64": "x86-64", "aarch64": "generic"}[machine]
+    target = Isa(f"{machine}-pc-windows-msvc-elf", cpu, "", 128)
+    code = object_code(pool_ir(target, "address"), target)
+    assert code[:4] == b"\x7fELF"
+    assert b"WaitOnAddress" in code
+    assert b"pthread" not in code
 
 
 def test_the_counts_of_a_job_do_not_move_the_stack(bodies):

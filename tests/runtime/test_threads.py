@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from weft.runtime.cpu.threads import cgroup_quota, thread_limit
+from weft.runtime.cpu import threads
+from weft.runtime.cpu.threads import ThreadLimit, cgroup_quota, thread_limit
 
 
 def test_version_2(tmp_path):
@@ -14,11 +15,12 @@ def test_version_2(tmp_path):
     assert cgroup_quota(tmp_path) is None
 
 
-def test_version_1(tmp_path):
+def test_version_1(tmp_path, monkeypatch):
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("50000")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
     assert cgroup_quota(tmp_path) == 0.5
+    monkeypatch.setattr(threads, "cores", lambda: ThreadLimit(8, "number of cores"))
     assert thread_limit(tmp_path) == (1, "control group quota")
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1")
     assert cgroup_quota(tmp_path) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from weft.distributed.errors import DistBackendError, NotInitializedError
 from weft.distributed.exchange import Exchange, patience
 from weft.distributed.links import Links, Message
 from weft.errors import ArgumentError, user_frame
+from weft.runtime import system
 
 TIMEOUT = 1800.0  # seconds, as in PyTorch
 RENDEZVOUS = 60.0  # seconds in which all processes must come, at most
@@ -333,8 +333,7 @@ def _forked() -> None:
         _world = None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+system.at_fork(after_in_child=_forked)
 
 
 def line_here() -> str:

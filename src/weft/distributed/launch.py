@@ -35,6 +35,9 @@ from typing import Any, NamedTuple, TextIO
 
 from weft.distributed import snapshots
 from weft.distributed.errors import DistError
+from weft.errors import ArgumentError
+from weft.runtime import system
+from weft.runtime.cpu.threads import cores
 
 GRACE = 8.0  # seconds in which processes may end by themselves
 SHORT = 0.2  # the same where they are to start again
@@ -117,6 +120,12 @@ class Launcher:
     def __init__(
         self, output: TextIO | None = None, errors: TextIO | None = None
     ) -> None:
+        if system.WINDOWS:
+            raise ArgumentError(
+                "weft run -n: processes are started for one another on Linux and macOS "
+                "alone. On Windows, start each yourself, with RANK, WORLD_SIZE, "
+                "MASTER_ADDR and MASTER_PORT in its environment"
+            )
         self.output, self.errors = output or sys.stdout, errors or sys.stderr
         self.memories: list[tuple[int, int]] = []
         self.grace = GRACE
@@ -215,9 +224,7 @@ class Launcher:
             "GROUP_RANK": str(place.node), snapshots.RESTARTS: str(place.start),
             snapshots.NODES: ",".join(map(str, place.nodes)),
         }  # fmt: skip
-        threads = str(max(1, len(os.sched_getaffinity(0)) // count)
-                      if hasattr(os, "sched_getaffinity")
-                      else max(1, (os.cpu_count() or 1) // count))  # fmt: skip
+        threads = str(max(1, cores().threads // count))
         for name in ("WEFT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             common.setdefault(name, threads)
         self.command = command

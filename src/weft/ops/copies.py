@@ -24,7 +24,22 @@ from weft.ops.public import public
 def _cast_eval(x: Any, *, dtype: dtypes.DType) -> Any:
     if x.dtype.kind == "c" and not dtype.is_complex:
         x = x.real
+    if _SATURATES and x.dtype.kind not in "biuc" and dtype.np.kind == "u":
+        return _wrapped(x, dtype)
     return x.astype(dtype.np)
+
+
+# Whether this machine's casts make 0 of what lies below 0, as aarch64 does; those of
+# x86-64 and of compiled code make what PyTorch makes, -1 the largest number.
+_SATURATES = bool(np.array([-1.0], np.float32).astype(np.uint8)[0] == 0)
+
+
+def _wrapped(x: Any, dtype: dtypes.DType) -> Any:
+    """Floating-point numbers as whole ones without sign, by way of signed ones."""
+    if dtype is not dtypes.uint64:
+        return x.astype(np.int64).astype(dtype.np)
+    below, above = np.minimum(x, 0).astype(np.int64), np.maximum(x, 0).astype(np.uint64)
+    return np.where(x < 0, below.astype(np.uint64), above)
 
 
 cast_op: Op = define(

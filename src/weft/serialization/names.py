@@ -37,6 +37,7 @@ from weft.errors import (
     DeviceError,
     DTypeError,
     FileFormatError,
+    is_installed,
     is_library,
 )
 from weft.nn.module import Module
@@ -656,7 +657,7 @@ def _of_program(module: str) -> bool:
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None or "site-packages" in file:
+    if file is None or is_installed(file):
         return False
     return not is_library(file) and not INTERNAL[file]
 

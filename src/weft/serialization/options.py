@@ -10,6 +10,8 @@ from typing import Any
 
 from weft.errors import ArgumentError, DTypeError
 
+_PRIVATE: int = getattr(mmap, "MAP_PRIVATE", mmap.ACCESS_COPY)  # on Windows
+
 
 class LoadEndianness(Enum):
     """The byte order that is taken for files which do not name theirs."""
@@ -81,7 +83,7 @@ def set_crc32_options(compute_crc32: bool) -> None:
 
 def get_default_mmap_options() -> int:
     """The flags with which ``load(mmap=True)`` maps files: always MAP_PRIVATE."""
-    return mmap.MAP_PRIVATE
+    return _PRIVATE
 
 
 class set_default_mmap_options:
@@ -94,7 +96,7 @@ class set_default_mmap_options:
     """
 
     def __init__(self, flags: int) -> None:
-        if flags != mmap.MAP_PRIVATE:
+        if flags != _PRIVATE:
             raise ArgumentError(
                 "set_default_mmap_options: expected mmap.MAP_PRIVATE, got "
                 f"{flags!r}; tensors of Weft never write to the file they came from"

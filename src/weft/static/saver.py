@@ -170,7 +170,7 @@ def get_checkpoint_state(
     if not path.is_file():
         return None
     found: dict[str, list[str]] = {}
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         match = re.fullmatch(r'(\w+): "(.*)"', line.strip())
         if match is None:
             raise ArgumentError(f"get_checkpoint_state: {path} has the line {line!r}")

@@ -101,6 +101,11 @@ def test_numbers_that_fit_no_integer_are_some_number():
 
     np.testing.assert_array_equal(pick(weft.tensor([1.0, 3.5])).numpy(), [1.0, 3.0])
     for bad in (np.nan, np.inf, 1e30, 4.0):
+        with np.errstate(invalid="ignore"):
+            number = np.float32(bad).astype(np.int64)
+        if number == 0:  # aarch64 makes that of what is no number
+            assert pick(weft.tensor([1.0, bad])).tolist() == [1.0, 0.0]
+            continue
         with pytest.raises(IndexError):
             pick(weft.tensor([0.0, bad]))
 

@@ -367,7 +367,8 @@ def test_exact_functions_of_two(dtype, limit, rng):
         assert_same(compiled(name, dtype, 2, limit=limit)(x, y), reference(x, y))
     for name, reference in UNSIGNED_ZERO.items():
         got = compiled(name, dtype, 2, limit=limit)(x, y)
-        np.testing.assert_array_equal(got, reference(x, y))
+        quiet = x + 0, y + 0  # aarch64's functions tell signalling NaNs apart
+        np.testing.assert_array_equal(got, reference(*quiet))
     for name, reference in COMPARISONS.items():
         got = compiled(name, dtype, 2, bool, limit=limit)(x, y)
         np.testing.assert_array_equal(got, reference(x, y))

@@ -1,6 +1,7 @@
 """Outputs in the place of inputs: where it is allowed, and that results stay."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
@@ -227,6 +228,22 @@ def run_native(kernel, arrays):
         count *= extent if isinstance(extent, int) else extent.evaluate(known)
     address = library.address(kernel.name)
     kind(address)(table.ctypes.data, sizes.ctypes.data, 0, count)
+
+
+def test_chains_have_one_pointer():
+    """Pointers of a kernel are said to lie apart, so that one must do for a chain."""
+    use, _ = kernel_of(lambda x: (x * 2, x + 1), floats(64))
+    one, two, three = (buffer.name for buffer in use.kernel.buffers)
+    chain = use.kernel._replace(shared=((one, two), (two, three)))
+    assert chain.takers == {one: three, two: three}
+    module = new_module("one", host_isa())
+    emit_kernel(module, chain, host_isa())
+    inner = str(module).partition("define internal")[2]
+    head, _, body = inner.partition("\n}")[0].partition("{")
+    first, second, third = re.findall(r'%"\.\d+"', head)[:3]
+    assert f"{first}," not in body
+    assert f"{second}," not in body
+    assert third in body
 
 
 def test_shared_code_is_vectors_without_checks():

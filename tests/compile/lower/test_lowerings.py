@@ -27,7 +27,8 @@ def rough(*shape, dtype="float32"):
     array = np.round(RNG.normal(size=shape) * 4)
     if dtype == "bool":
         return Tensor(array > 0)
-    array = array.astype(dtype)
+    signed = array.astype(np.int64) if dtype == "uint8" else array
+    array = signed.astype(dtype)
     if array.dtype.kind == "f":
         for odd in (np.nan, -np.nan, np.inf, -np.inf, -0.0):
             array[RNG.uniform(size=shape) < 0.05] = odd

@@ -17,6 +17,12 @@ class Isa(NamedTuple):
     features: str
     bits: int  # of the widest vector that pays
 
+    @property
+    def family(self) -> str:
+        """The kind of instruction set, such as ``x86_64`` or ``aarch64``."""
+        name = self.triple.partition("-")[0]
+        return "aarch64" if name == "arm64" else name  # as Apple calls it
+
     def lanes(self, itemsize: int) -> int:
         """The elements of a size that fill a vector."""
         return self.bits // (8 * itemsize)
@@ -26,14 +32,14 @@ class Isa(NamedTuple):
         """Whether it surely has a fused multiply-add."""
         named = self.cpu in ("x86-64-v3", "x86-64-v4")
         listed = "+fma" in self.features.split(",")
-        return named or listed or self.triple.startswith(("aarch64", "nvptx"))
+        return named or listed or self.family in ("aarch64", "nvptx64")
 
     @property
     def converts_half(self) -> bool:
         """Whether it surely has instructions to and from float16."""
         named = self.cpu in ("x86-64-v3", "x86-64-v4")
         listed = "+f16c" in self.features.split(",")
-        return named or listed or self.triple.startswith(("aarch64", "nvptx"))
+        return named or listed or self.family in ("aarch64", "nvptx64")
 
     @property
     def key(self) -> str:

@@ -53,9 +53,9 @@ class KernelEmitter:
         self.b: Any = None
 
     def _share(self) -> None:
-        """Use one pointer for two buffers that share memory."""
+        """Use one pointer for buffers that share memory."""
         kinds = {buffer.name: pointer_to(buffer) for buffer in self.kernel.buffers}
-        for given, made in self.kernel.shared:
+        for given, made in self.kernel.takers.items():
             self.pointers[given] = self.b.bitcast(self.pointers[made], kinds[given])
 
     def _declare_flag(self) -> None:

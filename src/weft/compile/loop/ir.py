@@ -199,6 +199,14 @@ class Kernel(NamedTuple):
         )
 
     @property
+    def takers(self) -> dict[str, str]:
+        """The last buffers in the memory of those that others have taken over."""
+        found: dict[str, str] = {}
+        for given, made in reversed(self.shared):  # one may take and then give
+            found[given] = found.get(made, made)
+        return found
+
+    @property
     def sizes(self) -> list[str]:
         """The symbolic sizes it depends on, in the order of its size arguments."""
         inner = (s for s in statements(self.body) if isinstance(s, (For, Let)))

@@ -58,9 +58,9 @@ class _Scope:
 
 
 def _sharing(kernel: Kernel) -> None:
-    names = [name for pair in kernel.shared for name in pair]
+    before, after = zip(*kernel.shared, strict=True) if kernel.shared else ((), ())
     for given, made in kernel.shared:
-        several = names.count(given) > 1 or names.count(made) > 1
+        several = before.count(given) > 1 or after.count(made) > 1
         if several or not may_share(kernel, given, made):
             raise GraphError(f"{kernel.name}: {given} and {made} must lie apart")
 

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import AllocationError, ArgumentError
-from weft.runtime import allocation
+from weft.runtime import allocation, system
 from weft.runtime.cpu.address import ALIGNMENT, round_up
-from weft.runtime.cpu.buffers import fresh_pages, physical_memory
+from weft.runtime.cpu.buffers import physical_memory
 
 _HUGE = 2 << 20  # from this size on, ask for huge pages
 
@@ -396,14 +396,7 @@ def _allocate(nbytes: int) -> np.ndarray:
 
 def _mapped(nbytes: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
-    pages = fresh_pages(round_up(nbytes, mmap.PAGESIZE))
+    pages = system.fresh_pages(round_up(nbytes, mmap.PAGESIZE))
     if nbytes >= _HUGE:
-        _ask_for_huge_pages(pages)
+        system.ask_for_huge_pages(pages)
     return np.frombuffer(pages, np.uint8)
-
-
-def _ask_for_huge_pages(pages: mmap.mmap) -> None:
-    try:
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    except (AttributeError, OSError):  # another system, or a kernel without them
-        pass

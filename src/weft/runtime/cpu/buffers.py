@@ -17,7 +17,6 @@ import contextlib
 import itertools
 import math
 import mmap
-import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import AllocationError
+from weft.runtime import system
 from weft.runtime.cpu.address import address, round_up
 
 SMALLEST = 1 << 18  # bytes; below, the system's allocator keeps most pages by itself
@@ -177,42 +177,23 @@ def block_size(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def fresh_pages(size: int) -> mmap.mmap:
-    """Memory of this process's own, from the system.
-
-    >>> len(weft.runtime.cpu.buffers.fresh_pages(100))
-    100
-    """
-    try:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    except AttributeError:  # Windows, where it is private anyway
-        return mmap.mmap(-1, size)
-    return mmap.mmap(-1, size, flags=flags)
-
-
 def _mapped(size: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
     if size < _HUGE:
-        return np.frombuffer(fresh_pages(size), np.uint8)
-    pages = fresh_pages(size + _HUGE)
-    with contextlib.suppress(AttributeError, OSError):  # a system without them
-        pages.madvise(mmap.MADV_HUGEPAGE)
+        return np.frombuffer(system.fresh_pages(size), np.uint8)
+    pages = system.fresh_pages(size + _HUGE)
+    system.ask_for_huge_pages(pages)
     whole = np.frombuffer(pages, np.uint8)
     start = -address(whole) % _HUGE  # pages that are not touched cost nothing
     return whole[start : start + size]
 
 
 def _limit() -> int:
-    try:
-        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 30
-    return pages * size // SHARE
+    return (system.machine_memory() or 1 << 33) // SHARE
 
 
 _pool = Pool(_limit())
-if os.name == "posix":
-    os.register_at_fork(after_in_child=lambda: _pool.renew_lock())
+system.at_fork(after_in_child=lambda: _pool.renew_lock())
 
 
 def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
@@ -339,10 +320,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
 
 def physical_memory() -> int:
     """Bytes of memory that this machine (or its container) has."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows does not say
-        return 1 << 62
+    total = system.machine_memory() or 1 << 62
     for path in (
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",

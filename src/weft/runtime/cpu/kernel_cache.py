@@ -8,7 +8,8 @@ text, a wrong checksum or a file of somebody else's is no entry: the code is
 recompiled and the file replaced.
 
 Machine code from a file gets executed, so the folder must belong to this user and be
-writable by nobody else; the check and the use are of the same open folder. Files are
+writable by nobody else; the check and the use are of the same open folder. Windows
+keeps others out of the user's own folders, so there nothing is checked. Files are
 replaced atomically and nothing is locked: two processes that need the same kernel
 both make it, and the later one's file stays. Where a folder cannot be used, entries
 are kept in memory, and ``weft info`` says why.
@@ -33,6 +34,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from weft.errors import ArgumentError
+from weft.runtime import system
 
 LIMIT = 512 << 20  # bytes
 _MAGIC = b"weft kernel 1\n"
@@ -41,6 +43,8 @@ _UNFINISHED = ".part"
 _LOOK_EVERY = 32  # writes
 _STALE = 3600.0  # seconds after which an unfinished file has no writer any more
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_NO_LINKS: int = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+_USUAL = {"darwin": "Library/Caches", "win32": "AppData/Local"}
 
 
 class Unusable(Exception):
@@ -92,7 +96,7 @@ def user_folder() -> pathlib.Path | None:
         home = pathlib.Path.home()
     except RuntimeError:
         return None
-    usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    usual = _USUAL.get(sys.platform, ".cache")
     return home / usual / "weft" if home.is_dir() else None
 
 
@@ -126,10 +130,23 @@ def _unpack(key: str, data: bytes) -> bytes | None:
 
 
 def _check_private(found: os.stat_result, what: str) -> None:
+    if system.WINDOWS:
+        return  # files have neither owner nor mode
     if found.st_uid != os.geteuid():
         raise Unusable(f"{what} belongs to another user")
     if found.st_mode & _OTHERS_WRITE:
         raise Unusable(f"{what} is writable by others (mode {found.st_mode & 0o777:o})")
+
+
+class _Folder(NamedTuple):
+    """An open folder by its descriptor, or by its path on Windows."""
+
+    path: pathlib.Path
+    descriptor: int | None
+
+    def of(self, name: str) -> str:
+        """A file's name, as functions of ``os`` take it with the descriptor."""
+        return str(self.path / name) if self.descriptor is None else name
 
 
 class Cache:
@@ -162,20 +179,22 @@ class Cache:
     # -- the folder
 
     @contextmanager
-    def _opened(self, create: bool = False) -> Iterator[int]:
-        """The folder as a descriptor, checked; Unusable or OSError otherwise."""
+    def _opened(self, create: bool = False) -> Iterator[_Folder]:
+        """The folder, checked; Unusable or OSError otherwise."""
         if self.folder is None:
             raise Unusable("there is no home folder")
-        if os.name != "posix":
-            raise Unusable("files here have no owner to check")
         if create:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 self.folder.mkdir(mode=0o700)
+        if system.WINDOWS:
+            os.stat(self.folder)  # an error if it is not there
+            yield _Folder(self.folder, None)
+            return
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             _check_private(os.fstat(descriptor), "the folder")
-            yield descriptor
+            yield _Folder(self.folder, descriptor)
         finally:
             os.close(descriptor)
 
@@ -218,7 +237,7 @@ class Cache:
         while sum(map(len, self.memory.values())) > self.limit and len(self.memory) > 1:
             self.memory.popitem(last=False)
 
-    def _make_room(self, folder: int, added: int) -> None:
+    def _make_room(self, folder: _Folder, added: int) -> None:
         """Remove the least recently used entries, to nine tenths of the limit."""
         self._estimate += added
         look = self._writes % _LOOK_EVERY == 0  # others write here too
@@ -243,7 +262,7 @@ class Cache:
         try:
             with self._opened() as folder:
                 files = list(_entries(folder))
-                if not os.access(".", os.W_OK, dir_fd=folder):
+                if not os.access(folder.of("."), os.W_OK, dir_fd=folder.descriptor):
                     state = state or "the folder is read-only"
         except FileNotFoundError as error:
             state = state or _creatable(pathlib.Path(error.filename))
@@ -264,7 +283,7 @@ class Cache:
                 names = [file.name for file in _entries(folder)]
                 for name in names:
                     with contextlib.suppress(FileNotFoundError):
-                        os.unlink(name, dir_fd=folder)
+                        os.unlink(folder.of(name), dir_fd=folder.descriptor)
         except FileNotFoundError:  # no folder yet
             return count
         except Unusable as error:
@@ -288,8 +307,9 @@ def _creatable(folder: pathlib.Path) -> str:
     return "" if os.access(above, os.W_OK) else f"{above} is read-only"
 
 
-def _read_entry(folder: int, name: str, key: str) -> bytes | None:
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+def _read_entry(folder: _Folder, name: str, key: str) -> bytes | None:
+    place, at = folder.of(name), folder.descriptor
+    descriptor = os.open(place, os.O_RDONLY | _NO_LINKS, dir_fd=at)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
@@ -298,35 +318,36 @@ def _read_entry(folder: int, name: str, key: str) -> bytes | None:
         code = _unpack(key, file.read())
         if code is not None:
             with contextlib.suppress(OSError):  # read-only
-                os.utime(descriptor)
+                os.utime(place, dir_fd=at)
         return code
 
 
-def _write_entry(folder: int, name: str, data: bytes) -> None:
-    part = f"{secrets.token_hex(8)}{_UNFINISHED}"
+def _write_entry(folder: _Folder, name: str, data: bytes) -> None:
+    part, at = f"{secrets.token_hex(8)}{_UNFINISHED}", folder.descriptor
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    descriptor = os.open(part, flags, 0o600, dir_fd=folder)
+    descriptor = os.open(folder.of(part), flags, 0o600, dir_fd=at)
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
-        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(folder.of(part), folder.of(name), src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         _remove(folder, part)
         raise
 
 
-def _remove(folder: int, name: str) -> None:
+def _remove(folder: _Folder, name: str) -> None:
     with contextlib.suppress(OSError):  # another process was faster
-        os.unlink(name, dir_fd=folder)
+        os.unlink(folder.of(name), dir_fd=folder.descriptor)
 
 
-def _entries(folder: int, clean: bool = False) -> Iterator[_File]:
+def _entries(folder: _Folder, clean: bool = False) -> Iterator[_File]:
     """The entries; with ``clean``, unfinished files that nobody writes any more go."""
-    for name in os.listdir(folder):
+    at = folder.descriptor
+    for name in os.listdir(folder.path if at is None else at):
         if not name.endswith((_SUFFIX, _UNFINISHED)):
             continue
         try:
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(folder.of(name), dir_fd=at, follow_symlinks=False)
         except OSError:
             continue  # another process removed it
         if name.endswith(_SUFFIX):

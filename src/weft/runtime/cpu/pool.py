@@ -16,7 +16,6 @@ fork waits for a loop that runs; so neither may happen inside a loop's body.
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 
 from weft import late
 from weft.errors import ArgumentError
+from weft.runtime import system
 from weft.runtime.cpu.threads import thread_limit
 
 SPIN_SECONDS = 50e-6  # before a waiting thread goes to sleep
@@ -53,7 +53,8 @@ class Pool:
     def __init__(self, threads: int, waiting: str | None = None) -> None:
         pool_code = late.find("pool_code")
         self._fields = pool_code.FIELDS
-        library = pool_code.pool_library(waiting or pool_code.waiting_kind())
+        waiting = waiting or pool_code.waiting_kind()
+        library = pool_code.pool_library(waiting)
         at = library.address
         self.addresses = Addresses(
             at("weft_pool"), at("weft_parallel_for"), at("weft_parallel_chunks")
@@ -64,12 +65,16 @@ class Pool:
         self._chunks = kind(self.addresses.parallel_chunks)
         self._hold = ctypes.CFUNCTYPE(None, pointer)(at("weft_pool_hold"))
         self._release = ctypes.CFUNCTYPE(None, pointer)(at("weft_pool_release"))
-        self._set_up(ctypes.CFUNCTYPE(None, whole)(at("weft_pool_spin")))
+        if waiting in pool_code.POSIX:
+            self._set_up()
+        spin = ctypes.CFUNCTYPE(None, whole)(at("weft_pool_spin"))
+        self._field("spins").value = max(int(SPIN_SECONDS / _pause_seconds(spin)), 1)
         self._wanted = self._field("wanted")
         self._wanted.value = threads
         _pools.append(self)
 
-    def _set_up(self, spin: Any) -> None:
+    def _set_up(self) -> None:
+        """Prepare what POSIX threads need."""
         libc = ctypes.CDLL(None)
         place = {n: ctypes.c_void_p(self._place(n)) for n in self._fields}
         libc.sigfillset(place["signals"])
@@ -77,7 +82,6 @@ class Pool:
             libc.sigdelset(place["signals"], int(getattr(signal, name)))
         libc.pthread_mutex_init(place["mutex"], None)
         libc.pthread_cond_init(place["condition"], None)
-        self._field("spins").value = max(int(SPIN_SECONDS / _pause_seconds(spin)), 1)
 
     def _place(self, name: str) -> int:
         return self.addresses.pool + self._fields[name][0]
@@ -218,9 +222,8 @@ def _after_fork_in_child() -> None:
     _after_fork()
 
 
-if os.name == "posix":
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork,
-        after_in_child=_after_fork_in_child,
-    )
+system.at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork,
+    after_in_child=_after_fork_in_child,
+)

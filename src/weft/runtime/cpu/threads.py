@@ -42,8 +42,12 @@ def cgroup_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | Non
     return int(quota) / int(period)
 
 
-def _cores() -> ThreadLimit:
-    """The cores that this process may use, where the system says which."""
+def cores() -> ThreadLimit:
+    """The cores that this process may use, where the system says which.
+
+    >>> weft.runtime.cpu.threads.cores().threads >= 1
+    True
+    """
     try:
         return ThreadLimit(len(os.sched_getaffinity(0)), "CPU affinity")
     except (AttributeError, OSError):  # macOS and Windows have no such thing
@@ -56,7 +60,7 @@ def thread_limit(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> ThreadLimit
     >>> weft.runtime.cpu.threads.thread_limit().threads >= 1
     True
     """
-    limits = [_cores()]
+    limits = [cores()]
     quota = cgroup_quota(root)
     if quota is not None:
         limits.append(ThreadLimit(max(math.floor(quota), 1), "control group quota"))

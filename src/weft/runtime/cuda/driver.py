@@ -6,7 +6,6 @@ Nothing is loaded before a GPU is asked for, and no memory is taken before it is
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import DeviceError
+from weft.runtime import system
 from weft.runtime.cpu.address import address
 
 OLDEST_DRIVER = 12000  # of CUDA 12.0: what PTX 8.0 needs
@@ -81,7 +81,7 @@ class CudaRuntime:
         )
         self._here = threading.local()
         self._forked = False
-        os.register_at_fork(after_in_child=self._forget)
+        system.at_fork(after_in_child=self._forget)
         self.enter()
         self.stream = _checked(driver.cuStreamCreate(0), "making a stream")
         self.modules: list[Any] = []  # code lives as long as the process

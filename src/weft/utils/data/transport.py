@@ -23,6 +23,7 @@ import numpy as np
 from weft.core.tensor import Tensor
 from weft.errors import DeviceError
 
+_SHARES = sys.platform == "linux"
 SHARED_FROM = 1 << 16  # bytes from which an array travels in shared memory
 
 
@@ -66,7 +67,7 @@ def send(connection: Connection, value: Any) -> None:
 
     body = dumps(value, in_band)
     connection.send(([raw.nbytes for raw in large], body))
-    if large and sys.platform == "linux":
+    if large and _SHARES:
         _send_shared(connection, large)
     else:
         for raw in large:
@@ -76,7 +77,7 @@ def send(connection: Connection, value: Any) -> None:
 def receive(connection: Connection) -> Any:
     """Receive a value from ``send``."""
     sizes, body = connection.recv()
-    if sizes and sys.platform == "linux":
+    if sizes and _SHARES:
         return pickle.loads(body, buffers=_receive_shared(connection, sizes))
     large = [bytearray(connection.recv_bytes()) for _ in sizes]
     return pickle.loads(body, buffers=large)

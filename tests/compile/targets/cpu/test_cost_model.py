@@ -24,8 +24,8 @@ FACTS = {
     },  # numbers of the format, and what its relative addresses reach
     "executable.py": {"NOWHERE"},  # no slot
     "pool_code.py": {
-        "MAX_THREADS", "SLOTS", "SLOT", "FUTEX_NUMBERS", "MASK_BYTES", "_FUTEX_WAIT",
-        "_FUTEX_WAKE",
+        "MAX_THREADS", "SLOTS", "SLOT", "FUTEX_NUMBERS", "MASK_BYTES",
+        "_FOR_EVER", "_FUTEX_WAIT", "_FUTEX_WAKE",
     },  # the layout of a pool's block, and numbers of the system
     "object_code.py": {"LEVELS"},  # widths of vectors of instruction sets
     "matmul/tiling.py": {"SHAPES", "WIDE"},  # register tiles, and the index of one

@@ -12,8 +12,16 @@ from by_loops import kernels_of
 
 from weft import graph as G
 from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu import object_code
 from weft.compile.targets.cpu.kernel import emit_kernel
-from weft.compile.targets.cpu.object_code import LEVELS, assembly, host_isa
+from weft.compile.targets.cpu.object_code import (
+    LEVELS,
+    LevelError,
+    assembly,
+    compile_module,
+    host_isa,
+    lacking,
+)
 from weft.errors import ArgumentError
 
 HERE = Path(__file__).parent
@@ -33,6 +41,8 @@ def test_programs_on_a_lesser_machine(level):
     if level is None:
         assert "training" in representative.run()
         return
+    if lacking(host_isa(level)):
+        pytest.skip(f"this machine lacks {lacking(host_isa(level))}")
     found = subprocess.run(
         [sys.executable, str(HERE / "representative.py")],
         env={**os.environ, "WEFT_CPU": level, "OPENBLAS_NUM_THREADS": "1"},
@@ -58,16 +68,71 @@ def test_code_uses_no_wider_registers(level):
     text = assembly(module, target)
     assert not re.search(ABOVE[level], text)
     widest = {128: "xmm", 256: "ymm", 512: "zmm"}[target.bits]
-    assert widest in text
+    assert (widest if target.family == "x86_64" else ".4s") in text
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_a_level_has(level):
     target = host_isa(level)
-    modern = level in ("avx2", "avx512")
+    modern = level in ("avx2", "avx512") or target.family == "aarch64"
     assert target.fused is target.converts_half is modern
 
 
 def test_unknown_levels_are_refused():
     with pytest.raises(ArgumentError, match=r"WEFT_CPU: expected one of .* got 'mmx'"):
         host_isa("mmx")
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """A machine of x86-64 with SSE4, and nothing above."""
+    there = dict.fromkeys(object_code._ADDED["x86-64-v2"], True)
+    llvm = object_code.llvm
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: there)
+    monkeypatch.setattr(llvm, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
+    lacking.cache_clear()
+    yield
+    lacking.cache_clear()
+
+
+def test_levels_above_the_machine_are_refused(narrow, monkeypatch):
+    """They are told before code runs that would end the process."""
+    ask = host_isa.__wrapped__
+    monkeypatch.setenv("WEFT_CPU", "sse4")
+    assert ask().cpu == "x86-64-v2"
+    monkeypatch.setenv("WEFT_CPU", "avx2")
+    text = (
+        r"WEFT_CPU=avx2: expected a level that this machine has \(baseline, sse4\), "
+        "got x86-64-v3; it lacks avx, avx2, bmi, .*"
+    )
+    with pytest.raises(LevelError, match=text):
+        ask()
+
+
+def test_code_above_the_machine_is_looked_at_and_not_loaded(narrow):
+    target = host_isa("avx512")
+    module = "define i64 @one() {\n ret i64 1\n}"
+    assert "one" in assembly(module, target)
+    with pytest.raises(LevelError, match=r"machine code: .* it lacks .*avx512f"):
+        compile_module(module, target)
+
+
+def test_another_machine_has_its_own_levels(monkeypatch):
+    """The levels of x86-64 are there to be looked at."""
+    triple = "aarch64-unknown-linux-gnu"
+    monkeypatch.setattr(object_code.llvm, "get_process_triple", lambda: triple)
+    assert object_code._level("baseline")[:2] == (triple, "generic")
+    assert object_code._level("avx2").family == "x86_64"
+
+
+@pytest.mark.skipif(
+    not lacking(host_isa("avx512")), reason="this machine has every level"
+)
+def test_a_level_that_is_not_there_ends_a_program_with_words():
+    code = "import weft; weft.compile(lambda x: x.exp())(weft.ones(8))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "WEFT_CPU": "avx512"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.returncode == 1
+    assert "WEFT_CPU=avx512: expected a level that this machine has" in found.stderr

@@ -118,7 +118,7 @@ class _Writer:
         }
         used, kinds = self._accessed(), {b.name: b.dtype for b in self._all}
         shared: set[str] = set()
-        for given, made in self.kernel.shared:
+        for given, made in self.kernel.takers.items():
             if memory_type(kinds[given]) == memory_type(kinds[made]):
                 self.buffers[given] = self.buffers[made]  # one pointer is enough
                 used = (used - {given}) | {made}

@@ -13,8 +13,6 @@ that jumps on.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import mmap
 import struct
 from collections.abc import Sequence
@@ -22,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.runtime import system
 from weft.runtime.cpu.address import address
 
 HEADER = "<4sBBBBB7xHHIQQQIHHHHHH"
@@ -56,7 +55,7 @@ class Unknown(Exception):
 class Loaded(NamedTuple):
     """Code in memory, for as long as this is there."""
 
-    memory: mmap.mmap
+    memory: Any  # what holds it
     functions: dict[str, int]
 
 
@@ -216,7 +215,7 @@ def _load(objects: list[_Object]) -> Loaded:
         end = one.place(end, written=True)
     if end > _MOST:
         raise Unknown("too much")
-    pages = mmap.mmap(-1, max(end, fixed), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages = system.code_pages(max(end, fixed))
     memory = np.frombuffer(pages, np.uint8)
     base = address(memory)
     functions: dict[str, int] = {}
@@ -229,28 +228,14 @@ def _load(objects: list[_Object]) -> Loaded:
     for one in objects:
         one.link(memory, base, one.addresses(base, known), stubs)
     del memory
-    if _protect(base, fixed, mmap.PROT_READ | mmap.PROT_EXEC):
+    if not system.make_runnable(base, fixed):
         raise Unknown("the system does not let it run")
     return Loaded(pages, functions)
 
 
 def _outside(name: str) -> int:
     """A function of ours, or of the system's."""
-    if name in given:
-        return given[name]
-    try:
-        found = ctypes.cast(getattr(_system(), name), ctypes.c_void_p).value
-    except AttributeError:
-        raise Unknown(f"{name} is not known") from None
-    return found or 0
-
-
-@functools.cache
-def _system() -> Any:
-    return ctypes.CDLL(None)
-
-
-def _protect(start: int, size: int, how: int) -> int:
-    protect = _system().mprotect
-    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    return protect(start, size, how)
+    found = given.get(name) or system.address_of(name)
+    if not found:
+        raise Unknown(f"{name} is not known")
+    return found

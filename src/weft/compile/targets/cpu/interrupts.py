@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from weft.runtime import system
+
 _caught: list[BaseException] = []  # by what a handler raised
 
 
@@ -38,14 +40,8 @@ def _callback() -> Any:
 
 
 def addresses() -> tuple[int, int, int]:
-    """What loops call, the function that gives a thread's number, and the main one's.
-
-    All are 0 where threads have no such numbers.
-    """
-    try:
-        own = ctypes.cast(ctypes.CDLL(None).pthread_self, ctypes.c_void_p).value or 0
-    except (OSError, TypeError, AttributeError):
-        return 0, 0, 0
+    """The addresses of what loops poll and what numbers threads; the main number."""
+    own = system.address_of("GetCurrentThreadId" if system.WINDOWS else "pthread_self")
     poll = ctypes.cast(_callback(), ctypes.c_void_p).value or 0
     return poll, own, threading.main_thread().ident or 0
 

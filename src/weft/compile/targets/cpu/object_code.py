@@ -38,6 +38,16 @@ LEVELS = {
     "avx2": ("x86-64-v3", 256),
     "avx512": ("x86-64-v4", 512),
 }
+# The features that a CPU of a level has, and one of the level before may lack.
+_ADDED = {
+    "x86-64": (),
+    "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"),
+    "x86-64-v3": (
+        "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave",
+    ),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}  # fmt: skip
+_X86 = "x86_64-unknown-linux-gnu"  # on other machines, to look at its code
 
 
 @functools.cache
@@ -48,23 +58,86 @@ def _initialize() -> None:
     llvm.set_option("weft", "-enable-masked-interleaved-mem-accesses")
 
 
+class LevelError(ArgumentError):
+    """Code for a CPU that this machine is not."""
+
+
+def _host_triple() -> str:
+    """This process's triple; ELF on Windows, with its calling convention all the same.
+
+    ``elf.load`` knows no other format, and LLVM's own loader has none for COFF.
+    """
+    triple = llvm.get_process_triple()
+    return f"{triple}-elf" if "-windows-" in triple else triple
+
+
+def _level(name: str) -> Isa:
+    """The instruction set of a level of x86-64; ``baseline`` is any machine's least."""
+    if name not in LEVELS:
+        raise ArgumentError(
+            f"WEFT_CPU: expected one of {', '.join(LEVELS)}, got {name!r}"
+        )
+    cpu, bits = LEVELS[name]
+    isa = Isa(_host_triple(), cpu, "-prefer-256-bit" if bits == 512 else "", bits)
+    if isa.family == "x86_64":
+        return isa
+    if name == "baseline":
+        return isa._replace(cpu="generic")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return isa._replace(triple=_X86)
+
+
+@functools.cache
+def lacking(isa: Isa) -> str:
+    """What this machine lacks to run code for an instruction set, in words; "" if
+    nothing.
+
+    >>> from weft.compile.targets.cpu.object_code import host_isa, lacking
+    >>> lacking(host_isa()), lacking(host_isa()._replace(triple="riscv64-linux"))
+    ('', 'riscv64')
+    """
+    _initialize()
+    if isa.family != Isa(_host_triple(), "", "", 0).family:
+        return isa.family
+    if isa.cpu not in _ADDED:
+        return ""
+    has = llvm.get_host_cpu_features()
+    levels = list(_ADDED)[: list(_ADDED).index(isa.cpu) + 1]
+    needed = (feature for level in levels for feature in _ADDED[level])
+    return ", ".join(feature for feature in needed if not has.get(feature))
+
+
+def _check_runnable(isa: Isa, what: str) -> None:
+    """Refuse code that would end the process at its first unknown instruction."""
+    lacks = lacking(isa)
+    if lacks:
+        able = [name for name in LEVELS if not lacking(_level(name))]
+        raise LevelError(
+            f"{what}: expected a level that this machine has ({', '.join(able)}), got "
+            f"{isa.cpu}; it lacks {lacks}"
+        )
+
+
 @functools.cache
 def host_isa(limit: str | None = None) -> Isa:
-    """This machine, or a narrower one of its kind (``WEFT_CPU``, or ``limit``).
+    """This machine, or a narrower one of its kind (``WEFT_CPU``).
+
+    With ``limit`` it is that level, also one that this machine does not have: its code
+    can be looked at, and is refused where it would be loaded.
 
     >>> weft.compile.targets.cpu.object_code.host_isa("avx2").lanes(4)
     8
     """
     _initialize()
-    limit = limit or os.environ.get("WEFT_CPU") or None
-    triple = llvm.get_process_triple()
     if limit is not None:
-        if limit not in LEVELS:
-            raise ArgumentError(
-                f"WEFT_CPU: expected one of {', '.join(LEVELS)}, got {limit!r}"
-            )
-        cpu, bits = LEVELS[limit]
-        return Isa(triple, cpu, "-prefer-256-bit" if bits == 512 else "", bits)
+        return _level(limit)
+    limit = os.environ.get("WEFT_CPU")
+    if limit:
+        isa = _level(limit)
+        _check_runnable(isa, f"WEFT_CPU={limit}")
+        return isa
+    triple = _host_triple()
     features = llvm.get_host_cpu_features()
     has = {name for name, there in features.items() if there}
     bits = 512 if "avx512f" in has else 256 if "avx2" in has else 128
@@ -83,6 +156,7 @@ class Library:
     key = ""  # under which it is stored
 
     def __init__(self, code: bytes | Sequence[bytes], isa: Isa) -> None:
+        _check_runnable(isa, "machine code")
         codes = [code] if isinstance(code, bytes) else code
         self.code = b"".join(codes)
         try:

@@ -29,11 +29,13 @@ Linux may wake a worker on the CPU of the caller, though another is idle, and le
 waiting there for a tenth of a second. So whoever wakes workers has them run on other
 CPUs than its own, if there are others: as many system calls as there are workers, when
 the caller is not on the CPU of the time before.
+
+Threads are POSIX threads, which sleep by ``futex`` calls (Linux) or ``condition``
+variables (macOS), or those of Windows, which sleep at an ``address``.
 """
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import signal
 import sys
@@ -61,14 +63,25 @@ from weft.compile.targets.cpu.object_code import (
     compile_known,
     host_isa,
 )
+from weft.runtime import system
 
-_LIBRARY_NAMES = (
+_CONDITIONS = (
     "pthread_cond_broadcast", "pthread_cond_wait", "pthread_create", "pthread_join",
     "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_sigmask", "usleep",
 )  # fmt: skip
-_LINUX_NAMES = (
-    "syscall", "sched_getcpu", "sched_getaffinity", "pthread_setaffinity_np",
-)  # fmt: skip
+# The system's functions that a pool calls, by how its threads sleep.
+NAMES = {
+    "condition": _CONDITIONS,
+    "futex": (
+        *_CONDITIONS,
+        "syscall", "sched_getcpu", "sched_getaffinity", "pthread_setaffinity_np",
+    ),
+    "address": (
+        "CloseHandle", "CreateThread", "Sleep", "WaitForSingleObject", "WaitOnAddress",
+        "WakeByAddressAll",
+    ),
+}  # fmt: skip
+POSIX = ("futex", "condition")
 CHUNKS = COST.threads.chunks
 MAX_THREADS = 1024  # slots of a pool's block
 BODY = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
@@ -105,10 +118,13 @@ PAUSES: dict[str, tuple[str, list[Any]]] = {
 }
 MASK_BYTES = 128  # of a set of CPUs
 _FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # private to the process
+_FOR_EVER = -1  # milliseconds, of Windows' functions that wait
 
 
 def waiting_kind() -> str:
-    """How threads sleep here: ``futex`` on Linux, else ``condition`` variables."""
+    """How threads sleep here."""
+    if system.WINDOWS:
+        return "address"
     known = sys.platform == "linux" and platform.machine() in FUTEX_NUMBERS
     return "futex" if known else "condition"
 
@@ -185,18 +201,17 @@ def counter(b: Any) -> Any:
 
 
 class PoolModule:
-    """Builds the functions of a pool, one by one."""
+    """Builds the functions of a pool of POSIX threads, one by one."""
 
     def __init__(self, isa: Isa, waiting: str, most: int = MAX_THREADS) -> None:
         self.module = new_module("pool", isa)
-        self.machine = isa.triple.partition("-")[0]
+        self.machine = isa.family
         block = ir.ArrayType(ir.IntType(8), SLOTS + SLOT * most)
         self.block = ir.GlobalVariable(self.module, block, "weft_pool")
         self.block.initializer = ir.Constant(block, None)
         self.block.align = 128
-        futex = waiting == "futex"
-        self.wait, self.wake = self._futex() if futex else self._condition()
-        self.keep_apart = self._apart() if futex else None
+        self.wait, self.wake = getattr(self, f"_{waiting}")()
+        self.keep_apart = self._apart() if waiting == "futex" else None
         self.work = self._work()
         self.worker = self._worker()
         self.start = self._start()
@@ -232,6 +247,33 @@ class PoolModule:
         """Add to a field; gives the sum."""
         old = b.atomic_rmw("add", self.at(b, pool, name), value, order)
         return b.add(old, value)
+
+    # - threads of the system
+
+    def leave_signals(self, b: Any, pool: Any) -> None:
+        """Let signals go to other threads than this one."""
+        sigmask = self.external("pthread_sigmask", I32, [I32, POINTER, POINTER])
+        quiet = self.at(b, pool, "signals")
+        b.call(sigmask, [i32(signal.SIG_SETMASK), quiet, POINTER(None)])
+
+    def create(self, b: Any, thread: Any, slot: Any) -> Any:
+        """Start a worker, and store its thread; gives whether it failed."""
+        kinds = [POINTER, POINTER, self.worker.type, POINTER]
+        create = self.external("pthread_create", I32, kinds)
+        failed = b.call(create, [thread, POINTER(None), self.worker, slot])
+        return b.icmp_signed("!=", failed, i32(0))
+
+    def join(self, b: Any, thread: Any) -> None:
+        """Wait for a thread's end."""
+        b.call(
+            self.external("pthread_join", I32, [I64, POINTER]), [thread, POINTER(None)]
+        )
+
+    def doze(self, b: Any) -> None:
+        """Sleep for a moment."""
+        b.call(self.external("usleep", I32, [I32]), [i32(20)])
+
+    # - more pieces
 
     def pause(self, b: Any) -> None:
         """Tell the CPU that this thread spins."""
@@ -365,14 +407,12 @@ class PoolModule:
 
     def _worker(self) -> Any:
         """A worker's life: wait for a ticket, work, until it is not wanted."""
-        sigmask = self.external("pthread_sigmask", I32, [I32, POINTER, POINTER])
         with function(self.module, "worker", POINTER, [POINTER]) as (b, new):
             new.linkage = "internal"
             own = b.bitcast(new.args[0], I64.as_pointer())
             pool = b.inttoptr(b.load(own), POINTER)
             index = b.load(b.gep(own, [i64(1)]))
-            quiet = self.at(b, pool, "signals")
-            b.call(sigmask, [i32(signal.SIG_SETMASK), quiet, POINTER(None)])
+            self.leave_signals(b, pool)
             with repeat(b, "live") as over:
                 ticket = self._look(b, pool, index)
                 wanted = b.zext(self.get(b, pool, "wanted"), I64)
@@ -425,9 +465,6 @@ class PoolModule:
 
     def _start(self) -> Any:
         """``start(pool)``: make the workers that are wanted and do not exist yet."""
-        create = self.external(
-            "pthread_create", I32, [POINTER, POINTER, self.worker.type, POINTER]
-        )
         with function(self.module, "start", VOID, [POINTER]) as (b, new):
             new.linkage = "internal"
             (pool,) = new.args
@@ -440,8 +477,7 @@ class PoolModule:
                 b.store(b.ptrtoint(pool, I64), own)
                 b.store(b.zext(index, I64), b.gep(own, [i64(1)]))
                 slot = b.bitcast(own, POINTER)
-                failed = b.call(create, [thread, POINTER(None), self.worker, slot])
-                with b.if_else(b.icmp_signed("!=", failed, i32(0))) as (yes, no):
+                with b.if_else(self.create(b, thread, slot)) as (yes, no):
                     with yes:  # the system has no more: these are all
                         self.put(b, pool, "wanted", index)
                     with no:
@@ -547,20 +583,18 @@ class PoolModule:
 
     def _hold(self) -> None:
         """Take the pool, waiting for a job that runs, and end all workers."""
-        join = self.external("pthread_join", I32, [I64, POINTER])
-        usleep = self.external("usleep", I32, [I32])
         with function(self.module, "weft_pool_hold", VOID, [POINTER]) as (b, new):
             (pool,) = new.args
             with repeat(b, "ask") as ours:
                 leave(b, self.lock(b, pool), ours)
-                b.call(usleep, [i32(20)])
+                self.doze(b)
             wanted = self.get(b, pool, "wanted")
             self.put(b, pool, "wanted", i32(1))
             self.publish(b, pool, i64(0))
             b.call(self.wake, [pool, self.at(b, pool, "number"), i32(MAX_THREADS)])
             workers = b.zext(self.get(b, pool, "started"), I64)
             with loop(b, i64(1), b.add(workers, i64(1)), name="k") as k:
-                b.call(join, [self._thread(b, pool, k), POINTER(None)])
+                self.join(b, self._thread(b, pool, k))
             self.put(b, pool, "started", i32(0))
             self.put(b, pool, "wanted", wanted)
             b.ret_void()
@@ -579,6 +613,46 @@ class PoolModule:
             b.ret_void()
 
 
+class WindowsPoolModule(PoolModule):
+    """Builds the functions of a pool of Windows' threads."""
+
+    def _address(self) -> tuple[Any, Any]:
+        kinds = [POINTER, POINTER, I64, I32]
+        sleep = self.external("WaitOnAddress", I32, kinds)
+        rouse = self.external("WakeByAddressAll", VOID, [POINTER])
+        wait, wake = self._sleepers()
+        b = ir.IRBuilder(wait.append_basic_block("entry"))
+        _, word, seen = wait.args
+        held = b.alloca(I32)
+        b.store(seen, held)
+        places = [b.bitcast(one, POINTER) for one in (word, held)]
+        b.call(sleep, [*places, i64(4), i32(_FOR_EVER)])
+        b.ret_void()
+        b = ir.IRBuilder(wake.append_basic_block("entry"))
+        b.call(rouse, [b.bitcast(wake.args[1], POINTER)])
+        b.ret_void()
+        return wait, wake
+
+    def leave_signals(self, b: Any, pool: Any) -> None:
+        """Do nothing: there are no signals to threads."""
+
+    def create(self, b: Any, thread: Any, slot: Any) -> Any:
+        kinds = [POINTER, I64, self.worker.type, POINTER, I32, POINTER]
+        create = self.external("CreateThread", I64, kinds)
+        none = POINTER(None)
+        made = b.call(create, [none, i64(0), self.worker, slot, i32(0), none])
+        b.store(made, b.bitcast(thread, I64.as_pointer()))
+        return b.icmp_signed("==", made, i64(0))
+
+    def join(self, b: Any, thread: Any) -> None:
+        wait = self.external("WaitForSingleObject", I32, [I64, I32])
+        b.call(wait, [thread, i32(_FOR_EVER)])
+        b.call(self.external("CloseHandle", I32, [I64]), [thread])
+
+    def doze(self, b: Any) -> None:
+        b.call(self.external("Sleep", VOID, [I32]), [i32(1)])
+
+
 def pool_module(isa: Isa, waiting: str) -> ir.Module:
     """The LLVM module of a pool whose threads sleep in one of two ways.
 
@@ -587,15 +661,14 @@ def pool_module(isa: Isa, waiting: str) -> ir.Module:
     >>> "weft_parallel_for" in module.globals
     True
     """
-    return PoolModule(isa, waiting).module
+    kind = PoolModule if waiting in POSIX else WindowsPoolModule
+    return kind(isa, waiting).module
 
 
 def pool_library(waiting: str) -> Library:
     """The pool's machine code, from the cache if it is there."""
-    libc = ctypes.CDLL(None)
-    for name in _LIBRARY_NAMES + (_LINUX_NAMES if waiting == "futex" else ()):
-        address = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
-        add_symbol(name, address or 0)
+    for name in NAMES[waiting]:
+        add_symbol(name, system.address_of(name))
     isa = host_isa()
     name = f"pool, waiting by {waiting}"
     # Loops that wait or call: passes would gain nothing.
