@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 import weft
 from weft import nn
-from weft.cli import export as cli
+from weft.cli.main import main
 from weft.core.op import find_op
 from weft.errors import ArgumentError
 from weft.nn import functional as F
@@ -250,12 +250,13 @@ def test_weights_of_other_types(dtype):
     assert (again(x) == net(x)).all()
 
 
-def test_the_command_writes_onnx(tmp_path):
+def test_the_command_writes_onnx(tmp_path, capsys):
     program = tmp_path / "net.pt2"
     net = nn.Linear(3, 2)
     weft.export.save(weft.export.export(net, (weft.ones(1, 3),)), program)
     path = str(tmp_path / "net.onnx")
-    assert cli.run(str(program), path, "inside") == path
+    assert main(["export", str(program), path]) == 0
+    assert capsys.readouterr().out == f"{path}\n"
     assert weft.allclose(weft.onnx.load(path)(weft.ones(1, 3)), net(weft.ones(1, 3)))
 
 

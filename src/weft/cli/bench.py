@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,19 +17,19 @@ from weft.serve.program import Field, Served, read_program
 _LEAST = 5  # runs, however long they take
 
 
-def run(path: str, sizes: Sequence[str], seconds: float) -> Iterator[str]:
+def run(options: Any) -> Iterator[str]:
     """Lines about a program: its inputs, the time to the first answer, and speed.
 
     ``sizes`` are ``rows=8`` or ``rows=1,8``; an open size that they leave out is 1.
     """
     began = time.perf_counter()
-    program = read_program(path)
+    program = read_program(options.path)
     for field in program.inputs:
         shape = ", ".join(str(n) for n in field.shape)
         yield f"{field.name}: {field.dtype.name}[{shape}]"
     first = True
     head = f"{'sizes':<20}{'median ms':>12}{'p99 ms':>10}{'runs/s':>10}"
-    for known in _choices(program, sizes):
+    for known in _choices(program, options.sizes):
         arrays = [_array(field, known) for field in program.inputs]
         program(arrays)
         if first:
@@ -36,7 +37,7 @@ def run(path: str, sizes: Sequence[str], seconds: float) -> Iterator[str]:
             yield f"first answer after {took:.2f} s; {weft.get_num_threads()} threads"
             yield head
             first = False
-        times = _times(program, arrays, seconds)
+        times = _times(program, arrays, options.seconds)
         half, most = times[len(times) // 2], times[int(0.99 * (len(times) - 1))]
         text = " ".join(f"{name}={n}" for name, n in known.items()) or "fixed"
         rate = len(times) / sum(times)

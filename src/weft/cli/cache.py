@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from weft.runtime.cpu.kernel_cache import default
 
 
-def run(action: str) -> str:
-    """Do what ``weft cache info`` or ``weft cache clear`` asks; gives what to print.
-
-    >>> weft.cli.cache.run("info").splitlines()[0].startswith("folder")
-    True
-    """
-    return _clear() if action == "clear" else _info()
+def run(options: Any) -> Iterator[str]:
+    """Do what ``weft cache info`` or ``weft cache clear`` asks."""
+    yield _clear() if options.action == "clear" else _info()
 
 
 def _info() -> str:

@@ -124,12 +124,12 @@ def clock(seconds: float) -> Iterator[float]:
         yield gone / seconds
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Iterator[str]:
     """Train, report and write text."""
     corpus = TextCorpus(max_chars=1_000_000)
     demo = Run(options.folder, options.seed, corpus)
     size = sum(p.numel() for p in demo.model.parameters())
-    print(
+    yield (
         f"a GPT of {size:,} parameters reads {len(corpus):,} characters of Python's "
         f"standard library for {options.minutes:g} minutes"
     )
@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> None:
         demo.resume()
     demo.train(60 * options.minutes)
     first, last = demo.curves[SEEN][0][1], demo.curves[UNSEEN][-1][1]
-    print(
+    yield (
         f"loss {first:.3f} at the first step, {last:.3f} on unseen text after "
         f"{demo.step} steps\ncheckpoint {demo.path}\ncurve      "
         f"{demo.curve}\n\nwhat it writes:\n\n"

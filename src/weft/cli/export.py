@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import weft
 from weft.export.files import load_program
 
 
-def run(
-    program: str,
-    path: str,
-    weights: str,
-    target: str | None = None,
-    cpu: str | None = None,
-    threads: int | None = None,
-) -> str:
-    """Write the program of a file as an artefact; gives the names of its files.
-
-    ``cpu`` may be several, between commas.
-    """
-    cpus = cpu.split(",") if cpu and "," in cpu else cpu
-    files = weft.export(
-        load_program(program), None, path, weights=weights, target=target, cpu=cpus,
-        threads=threads,
+def run(options: Any) -> Iterator[str]:
+    """Write the program of a file as an artefact; gives the names of its files."""
+    cpu: Any = options.cpu
+    if cpu and "," in cpu:
+        cpu = cpu.split(",")
+    yield from weft.export(
+        load_program(options.program), None, options.path, weights=options.weights,
+        target=options.target, cpu=cpu, threads=options.threads,
     )  # fmt: skip
-    return "\n".join(files)

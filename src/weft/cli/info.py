@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from collections.abc import Iterator
+from typing import Any
 
 import weft
 from weft.runtime.cpu.buffers import physical_memory
@@ -30,6 +32,11 @@ def _kernels() -> str:
     found = default().report()
     size = f"{found.entries} of {found.nbytes / 2**20:.1f} MiB"
     return f"{size} in {found.folder} ({found.state})"
+
+
+def run(options: Any) -> Iterator[str]:
+    """``weft info``."""
+    yield report()
 
 
 def report() -> str:

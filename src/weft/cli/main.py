@@ -1,10 +1,16 @@
-"""``weft``: train, run, export, quantize, time and serve on the command line."""
+"""``weft``: train, run, export, quantize, time and serve on the command line.
+
+Each command is a module here. Its ``run`` takes the options and gives what is to be
+printed, line by line; that of ``weft run`` gives the exit status of the script.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import weft
 
@@ -163,49 +169,13 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     options = parser().parse_args(arguments)
+    command: Any = importlib.import_module(f"weft.cli.{options.command}")
     if options.command == "run":
-        from weft.cli.run import run as run_script
-
-        return run_script(options)
+        status: int = command.run(options)
+        return status
     try:
-        if options.command == "info":
-            from weft.cli.info import report
-
-            print(report())
-        elif options.command == "cache":
-            from weft.cli.cache import run as run_cache
-
-            print(run_cache(options.action))
-        elif options.command == "export":
-            from weft.cli.export import run as run_export
-
-            print(
-                run_export(
-                    options.program, options.path, options.weights, options.target,
-                    options.cpu, options.threads,
-                )
-            )  # fmt: skip
-        elif options.command == "bench":
-            from weft.cli.bench import run as run_bench
-
-            for line in run_bench(options.path, options.sizes, options.seconds):
-                print(line, flush=True)
-        elif options.command == "serve":
-            from weft.cli.serve import run as run_server
-
-            run_server(options)
-        elif options.command == "quantize":
-            from weft.cli.quantize import run as run_quantize
-
-            print(run_quantize(options))
-        elif options.command == "demo":
-            from weft.cli.demo import run
-
-            run(options)
-        else:
-            from weft.cli.train import run as run_config
-
-            run_config(options.config, options.resume)
+        for line in command.run(options):
+            print(line, flush=True)
     except KeyboardInterrupt:
         print("\nstopped; --resume goes on from the last checkpoint", file=sys.stderr)
         return 130

@@ -7,6 +7,7 @@ classes of one's own is quantised where these are, by ``weft.quantize``.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import weft
@@ -14,7 +15,7 @@ from weft.errors import ArgumentError
 from weft.nn.module import Module
 
 
-def run(options: Any) -> str:
+def run(options: Any) -> Iterator[str]:
     """Quantise the model of a file into another; gives a line that says so."""
     model = weft.load(options.model, weights_only=False)
     if not isinstance(model, Module):
@@ -34,7 +35,7 @@ def run(options: Any) -> str:
     target = options.output or _beside(options.model, options.to)
     weft.save(small, target)
     before, after = (os.path.getsize(path) for path in (options.model, target))
-    return f"{target}: {after:,} bytes, {after / before:.1%} of {before:,}"
+    yield f"{target}: {after:,} bytes, {after / before:.1%} of {before:,}"
 
 
 def _beside(path: str, to: str) -> str:

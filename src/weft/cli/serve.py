@@ -8,7 +8,7 @@ from weft.memory.sizes import parse_bytes
 from weft.serve import Cascade, Limits, Remote, serve
 
 
-def run(options: Any) -> None:
+def run(options: Any) -> tuple[str, ...]:
     """Serve what the command's arguments say, until a signal ends it."""
     limits = Limits(
         batch=options.batch,
@@ -29,3 +29,4 @@ def run(options: Any) -> None:
         weights=options.weights,
         reload=options.reload,
     )
+    return ()

@@ -25,6 +25,7 @@ T_max = 220
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from typing import Any
 
 import weft
@@ -86,32 +87,28 @@ def loaders(table: dict[str, Any], seed: int) -> tuple[DataLoader, DataLoader]:
     )
 
 
-def run(path: str, resume: bool = False, *, progress: bool = True) -> dict[str, float]:
-    """Train what the file describes; returns the last scores."""
-    config = read(path)
+def run(options: Any) -> Iterator[str]:
+    """Train what the file describes; gives the last scores."""
+    config = read(options.config)
     seed = config.get("seed", 0)
     weft.manual_seed(seed)
     train, test = loaders(config["data"], seed)
-    make, options = _choose(weft.models, "model", config["model"])
-    model = _build(make, "model", **options)
-    make, options = _choose(weft.optim, "optimizer", config["optimizer"])
-    optimizer = _build(make, "optimizer", model, **options)
+    make, given = _choose(weft.models, "model", config["model"])
+    model = _build(make, "model", **given)
+    make, given = _choose(weft.optim, "optimizer", config["optimizer"])
+    optimizer = _build(make, "optimizer", model, **given)
     scheduler = None
     if "scheduler" in config:
-        make, options = _choose(
-            weft.optim.lr_scheduler, "scheduler", config["scheduler"]
-        )
-        scheduler = _build(make, "scheduler", optimizer, **options)
+        make, given = _choose(weft.optim.lr_scheduler, "scheduler", config["scheduler"])
+        scheduler = _build(make, "scheduler", optimizer, **given)
     trainer = weft.Trainer(
         model, optimizer, weft.nn.CrossEntropyLoss(), scheduler=scheduler,
         metrics={"accuracy": weft.metrics.Accuracy()},
         clip_norm=config.get("clip_norm"), folder=config.get("folder"),
-        progress=progress,
     )  # fmt: skip
-    if resume and trainer.resume(train):
-        print(f"resumed at step {trainer.steps}")
+    if options.resume and trainer.resume(train):
+        yield f"resumed at step {trainer.steps}"
     trainer.fit(train, config.get("epochs", 10), test)
     scores = trainer.evaluate(test)
     shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-    print(f"after {trainer.steps} steps: {shown}")
-    return scores
+    yield f"after {trainer.steps} steps: {shown}"
