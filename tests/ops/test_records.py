@@ -36,7 +36,7 @@ ALLOWED = {
     "conv conv_bias conv_input_grad conv_weight_grad": "those with a stride",
     "conv_input_grad conv_weight_grad": "those of them that are gradients",
     "expand slice place flip resample": "a rule each that moves a permute past it",
-    "reshape expand permute slice flip cat cast": "a rule each for chains of views",
+    "reshape expand permute slice put_slice flip cat cast": "a rule each for views",
     "full expand": "what repeats a number, a rule each",
     "absorb div": "rules beside the equations",
     "conv attention": "families of library kernels",

@@ -4,6 +4,7 @@
     code_pages(size)            memory that ``make_runnable`` lets run
     address_of("memcpy")        a function of the system's, for native code
     at_fork(before=...)         callbacks around forks, where there are forks
+    lock_file(descriptor)       a file for one process at a time
 
 All that differs by system in the memory and the functions that native code needs is
 here. Weft runs on Linux; what stands here for Windows was tried against imitations of
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import mmap
 import os
 import sys
@@ -122,6 +124,17 @@ def make_runnable(start: int, size: int) -> bool:
     this = _function("GetCurrentProcess", word)()
     flush = _function("FlushInstructionCache", ctypes.c_int, word, word, whole)
     return bool(flush(this, start, size))
+
+
+def lock_file(descriptor: int) -> None:
+    """Take an open file for this process alone; OSError if another one has it."""
+    if WINDOWS:
+        windows: Any = importlib.import_module("msvcrt")
+        windows.locking(descriptor, windows.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def machine_memory() -> int | None:

@@ -15,7 +15,6 @@ before is deleted.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import struct
@@ -27,6 +26,7 @@ import numpy as np
 
 from weft.distributed.errors import ParameterServerError
 from weft.distributed.pieces import as_bytes
+from weft.runtime import system
 from weft.serialization.atomic import about, replacing, sweep, sync_folder
 
 _HEAD = struct.Struct("<4sIQI")
@@ -147,7 +147,7 @@ class Log:
 def _locked(path: str) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock_file(descriptor)
     except OSError:
         os.close(descriptor)
         raise ParameterServerError(
