@@ -1,6 +1,7 @@
 """Shared set-up: a clean state, golden texts, the coverage matrix at the end."""
 
 import difflib
+import importlib.util
 import os
 import pathlib
 import re
@@ -47,6 +48,16 @@ def clean_state():
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def lines():
+    """``tools/lines.py``, which counts once."""
+    path = pathlib.Path(__file__).parents[1] / "tools" / "lines.py"
+    spec = importlib.util.spec_from_file_location("lines", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # -- golden texts

@@ -60,11 +60,6 @@ def test_the_index_leads_to_every_page():
 # -- the README, in both languages
 
 
-@pytest.fixture(scope="module")
-def lines():
-    return load(ROOT / "tools" / "lines.py")
-
-
 def test_the_chinese_readme_has_the_same_headings_and_code():
     levels, code = [], []
     for page in (README, CHINESE):

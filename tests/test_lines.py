@@ -1,6 +1,5 @@
 """Scorecards: lines are counted rightly, and tiers keep to their budgets."""
 
-import importlib.util
 import pathlib
 
 import pytest
@@ -37,15 +36,6 @@ g = unary(
     """,
 )
 '''
-
-
-@pytest.fixture(scope="module")
-def lines():
-    path = ROOT / "tools" / "lines.py"
-    spec = importlib.util.spec_from_file_location("lines", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_code_words_and_blank_lines_are_told_apart(lines):

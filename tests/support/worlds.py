@@ -146,7 +146,7 @@ def _read(pipes):
                 selector.unregister(key.fd)
         # others have answered, and one does not: it is stopped
         idle = 0.0 if found else idle + 0.1
-        if idle > 1.0 and any(texts.values()) and len(selector.get_map()) == 1:
+        if idle > 3.0 and any(texts.values()) and len(selector.get_map()) == 1:
             break
     for pipe in pipes:
         os.close(pipe)
