@@ -68,7 +68,7 @@ ROLES = ("worker", "server", "coordinator")
 
 
 class Role(NamedTuple):
-    """What a process is where there are parameter servers."""
+    """The part of a process in a run with parameter servers."""
 
     name: str  # one of ROLES
     rank: int  # among those of the role

@@ -38,7 +38,7 @@ _PAUSE = 0.1  # seconds between attempts to reach a server
 
 
 class Request(NamedTuple):
-    """What a server is asked, and the arrays that go with it."""
+    """A question to a server, and the arrays that go with it."""
 
     words: dict[str, Any]
     arrays: Sequence[np.ndarray] = ()
@@ -275,7 +275,7 @@ class Store:
 
 
 def get_role() -> str:
-    """What this process is: ``"worker"``, ``"server"`` or ``"coordinator"``.
+    """The role of this process: ``"worker"``, ``"server"`` or ``"coordinator"``.
 
     >>> weft.distributed.parameter_server.get_role()
     'worker'

@@ -330,7 +330,7 @@ class Optimizer(Base):
         return self.store.ask({k: requests(k) for k in range(self.store.servers)})
 
     def _pushes(self) -> list[Request]:
-        """What each server gets: pieces of gradients, and gradients of its rows."""
+        """The pushes to each server: pieces of gradients, and gradients of rows."""
         grads = {k: _dense(p) for k, p in self._dense.items() if p.grad is not None}
         found = {k: table.gradients() for k, table in self._tables.items()}
         rows = {k: one for k, one in found.items() if one is not None}
