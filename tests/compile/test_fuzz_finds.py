@@ -726,3 +726,19 @@ def test_the_absolute_value_of_a_negative_that_wraps(dtype):
     x = weft.tensor([0, 3, 100], dtype=getattr(weft, dtype))
     f = lambda x: (-x).abs()
     assert weft.equal(weft.compile(f)(x), f(x))
+
+
+def test_a_buffer_that_another_result_has_taken_takes_over_none():
+    def f(x, c):
+        empty = x[5:2]
+        scaled = empty * c
+        wide = empty.expand(2, -1)
+        squares = wide * wide
+        loss = weft.pad(scaled, (0, 2)).sum().double() + squares.sum()
+        loss = loss + squares.expand(-1, -1).sum() + squares.reshape(-1).sum()
+        return loss, *weft.autograd.grad(loss, [x, c])
+
+    x = weft.ones(4)[::2].requires_grad_()
+    c = weft.tensor(2.0, dtype=weft.float64, requires_grad=True)
+    for got, want in zip(weft.compile(f)(x, c), f(x, c), strict=True):
+        assert weft.equal(got, want)

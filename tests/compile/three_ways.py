@@ -590,8 +590,9 @@ def smaller(program, still):
 
 def _shorter(program):
     for k in reversed(range(len(program.lines))):
-        lines = program.lines[:k] + program.lines[k + 1 :]
-        yield program.with_lines(lines)
+        shorter = program.with_lines(program.lines[:k] + program.lines[k + 1 :])
+        if shorter.outputs or not program.outputs:
+            yield shorter
     for name in program.outputs if len(program.outputs) > 1 else ():
         yield replace(program, outputs=tuple(o for o in program.outputs if o != name))
     if program.kind != "forward":

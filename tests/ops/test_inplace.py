@@ -339,6 +339,36 @@ def test_written_regions_have_first_and_second_derivatives(name, turned):
     assert weft.autograd.gradgradcheck(f, (x, y))
 
 
+OVERWRITTEN = {
+    "zero_": lambda v: v.zero_(),
+    "fill_": lambda v: v.fill_(2.0),
+    "copy_": lambda v: v.copy_(weft.ones(1)),
+    "uniform_": lambda v: v.uniform_(),
+    "bernoulli_": lambda v: v.bernoulli_(),
+    "[:]": lambda v: v.__setitem__(slice(None), 3.0),
+    "[...]": lambda v: v.__setitem__(..., 3.0),
+    "view": lambda v: v.view(3).zero_(),
+    "transpose": lambda v: v.transpose(0, -1).zero_(),
+    "expand": lambda v: v.expand(3).zero_(),
+    "slice": lambda v: v[:].zero_(),
+}
+
+
+@pytest.mark.parametrize("how", OVERWRITTEN)
+@pytest.mark.parametrize("prepare", [lambda f: f, weft.compile], ids=["eager", "comp"])
+def test_what_is_overwritten_as_a_whole_has_a_gradient_of_zero(how, prepare):
+    """None would let optimizers skip it, with their momentum and weight decay."""
+    x = weft.nn.Parameter(weft.ones(3))
+
+    def step():
+        y = x.clone()
+        OVERWRITTEN[how](y)
+        y.sum().backward()
+
+    prepare(step)()
+    assert x.grad.tolist() == [0, 0, 0]
+
+
 def test_an_overwritten_element_gets_a_gradient_of_zero_even_from_nan():
     x = weft.ones(3, requires_grad=True)
     y = x * 1

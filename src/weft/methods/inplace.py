@@ -21,7 +21,7 @@ from weft.ops import (  # some for the forms that they declare
     products,
     random,
 )
-from weft.ops.inplace import assign, fitted, inplace
+from weft.ops.inplace import assign, fitted, inplace, overwrite
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
@@ -74,7 +74,7 @@ class InPlace:
         """
         given = indexing.given_value(src, self).to(self.device)
         value = indexing.value_for(self.shape, self, given, "copy_")
-        return assign(self, value, "copy_")
+        return overwrite(self, value, "copy_")
 
     def fill_(self: Any, value: Any) -> Tensor:
         """Set every element to one value.
@@ -99,7 +99,7 @@ class InPlace:
         return InPlace.copy_(self, 0)
 
     def _refill(self: Any, values: Any, name: str) -> Tensor:
-        return assign(self, fitted(self, values, name), name)
+        return overwrite(self, fitted(self, values, name), name)
 
     def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, **options: Any) -> Any:
         """Fill with uniform random numbers.
@@ -161,7 +161,7 @@ class InPlace:
         tensor([[[3.]]])
         """
         values = products.baddbmm(self, batch1, batch2, beta=beta, alpha=alpha)
-        return InPlace._refill(self, values, "baddbmm_")
+        return assign(self, fitted(self, values, "baddbmm_"), "baddbmm_")
 
     def cauchy_(self: Any, median: float = 0, sigma: float = 1, **options: Any) -> Any:
         """Fill with random numbers of Cauchy's distribution.

@@ -26,7 +26,7 @@ from weft.ops.copies import cast, clone
 from weft.ops.creation import arange, as_tensor, tensor
 from weft.ops.elementwise import broadcast_shapes
 from weft.ops.index import add_at, put_op, take_op
-from weft.ops.inplace import assign
+from weft.ops.inplace import assign, overwrite
 from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.padding import flip
 from weft.ops.public import public
@@ -562,8 +562,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     target = _basic(input, basic)
     value = given_value(value, target)
     if not advanced:
-        target = target if target is not input else input
-        assign(target, value_for(target.shape, target, value), "setitem")
+        overwrite(target, value_for(target.shape, target, value), "setitem")
         return
     _check_value(value, target)
     if len(advanced) == 1:

@@ -68,6 +68,29 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     return target
 
 
+def overwrite(target: Tensor, new: Tensor, name: str) -> Tensor:
+    """``assign`` of a value that owes nothing to the old one, whose gradient is 0.
+
+    Without this, a tensor written as a whole would lose its history, and what it was
+    computed from would have no gradient.
+    """
+    if mode.recording and target.requires_grad and _covers_base(target):
+        from weft.ops.select import where
+
+        new = where(False, target, new)
+    return assign(target, new, name)
+
+
+def _covers_base(target: Tensor) -> bool:
+    """Whether no element of a view's base may be left over."""
+    if target._base is None:
+        return True
+    # On the tape of eager tensors a region always leaves its base there.
+    return target._interpreter is not None and all(
+        op.name != "slice" for op, _ in target._chain
+    )
+
+
 def write_out(out: Any, result: Any, name: str) -> Any:
     """Write a function's result into its ``out=``: a tensor, or one for each result."""
     if isinstance(result, tuple):

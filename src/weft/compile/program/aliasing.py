@@ -173,8 +173,8 @@ class _Sharing:
         kernel, pairs = launch.kernel, []
         self.windowed = launch.windowed
         for node in launch.owners:
-            if node not in launch.group.home:
-                continue
+            if node not in launch.group.home or node not in names:
+                continue  # not made here, or another result has taken its buffer over
             taken = self._state(at, step, names, node, kernel)
             if taken is None and node not in self.aliasing.state.values():
                 taken = self._choose(at, step, names, node, kernel)
