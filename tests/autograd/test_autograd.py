@@ -776,3 +776,43 @@ def test_grad_takes_any_iterable_of_inputs():
     by_list = weft.autograd.grad(net(ones).sum(), [net.weight, net.bias])
     for a, b in zip(by_iterator, by_list, strict=True):
         assert a.tolist() == b.tolist()
+
+
+DRAWN = {
+    "normal": lambda p: weft.normal(p, p),
+    "bernoulli": weft.bernoulli,
+    "poisson": weft.poisson,
+    "binomial": lambda p: weft.binomial(p * 0 + 4, p),
+}
+
+
+@pytest.mark.parametrize("how", DRAWN)
+def test_random_numbers_have_a_gradient_of_zero_for_their_parameters(how):
+    p = weft.full((3,), 0.5, requires_grad=True)
+    drawn = DRAWN[how](p)
+    assert drawn.requires_grad
+    drawn.sum().backward()
+    assert p.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "shares"),
+    [
+        ([1.0, 1.0, 1.0], [1 / 3, 1 / 3, 1 / 3]),
+        ([-2.0, 5.0, -2.0], [0.5, 0, 0.5]),
+        ([-np.inf, -np.inf, 1.0], [0.5, 0.5, 0]),
+        ([np.inf, -np.inf, np.inf], [0.5, 0, 0.5]),
+    ],
+)
+def test_equal_elements_share_the_gradient_of_a_median(values, shares):
+    x = weft.tensor(values, requires_grad=True)
+    middle = x.median()
+    np.testing.assert_equal(middle.item(), x.detach().median().item())
+    middle.backward()
+    np.testing.assert_allclose(x.grad.numpy(), shares)
+
+
+def test_the_gradient_of_an_angle_is_zero_at_the_origin():
+    x = weft.zeros(1, requires_grad=True)
+    weft.atan2(x, x * 1).backward()
+    assert x.grad.tolist() == [0]

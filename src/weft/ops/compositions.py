@@ -23,6 +23,7 @@ from weft.ops.joining import cat
 from weft.ops.operands import concrete
 from weft.ops.products import mm, scaled_sum
 from weft.ops.public import public
+from weft.ops.random import drawn_with, randint
 from weft.ops.scattering import scatter_reduce
 from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape, unsqueeze
@@ -491,7 +492,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     if (means < 0).any() or np.isnan(means).any():
         raise ArgumentError("poisson: expected means of at least 0")
     drawn = _numpy_stream(generator).poisson(means)
-    return Tensor(np.asarray(drawn, input.dtype.np)).to(input.device)
+    return drawn_with(Tensor(np.asarray(drawn, input.dtype.np)).to(input.device), input)
 
 
 @public()
@@ -514,12 +515,11 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
             "binomial: expected counts of at least 0 and probabilities from 0 to 1"
         )
     drawn = _numpy_stream(generator).binomial(np.floor(n).astype(np.int64), p)
-    return Tensor(np.asarray(drawn, count.dtype.np)).to(count.device)
+    drawn = Tensor(np.asarray(drawn, count.dtype.np)).to(count.device)
+    return drawn_with(drawn, count, prob)
 
 
 def _numpy_stream(generator: Any) -> np.random.Generator:
     """NumPy's generator, seeded by the next words of one of ours."""
-    from weft.ops.random import randint
-
     seed = randint(0, 2**62, (2,), generator=generator)
     return np.random.default_rng(concrete("random", seed).tolist())

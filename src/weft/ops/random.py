@@ -34,6 +34,7 @@ from weft.ops.creation import (
     WITHOUT_EFFECT,
     arange,
     check_memory,
+    full_like,
     on_meta,
     optioned,
     parse_size,
@@ -771,26 +772,43 @@ def randint_like(
 
 
 @public(method=True)
-def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """1 with each element's probability, else 0.
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """1 with each element's probability, or one for all elements, else 0.
 
     >>> weft.bernoulli(weft.tensor([0.0, 1.0]))
     tensor([0., 1.])
     """
-    if not input.dtype.is_floating_point:
+    if p is None and not input.dtype.is_floating_point:
         raise DTypeError(
             f"bernoulli: expected floating-point probabilities, got {input.dtype.name}"
         )
-    p = require(
-        input.detach(),
+    given = input.detach() if p is None else full_like(input, p, dtype=dtypes.float32)
+    chances = require(
+        given,
         lambda p: (p >= 0) & (p <= 1),
         "bernoulli: expected probabilities between 0 and 1, got {value}{where}",
     )
     with beside(input):
+        there, shape = input.device, input.shape
         u = _random_float(
-            uniform_op, "bernoulli", input.shape, dtypes.float32, generator, p.device
+            uniform_op, "bernoulli", shape, dtypes.float32, generator, there
         )
-    return (placed(u, p.device) < p.to(dtypes.float32)).to(input.dtype)
+    drawn = placed(u, there) < chances.to(dtypes.float32)
+    return drawn_with(drawn.to(input.dtype), input)
+
+
+def drawn_with(numbers: Tensor, *parameters: Any) -> Tensor:
+    """Random numbers, with a gradient of 0 for the tensors that they were drawn with.
+
+    ``distributions`` has the samples that follow their parameters (``rsample``).
+    """
+    numbers = numbers.detach()
+    for given in parameters:
+        if isinstance(given, Tensor) and given.requires_grad:
+            numbers = where(False, given.to(numbers.dtype), numbers)
+    return numbers
 
 
 @public()
@@ -840,7 +858,7 @@ def normal(
     z = placed(
         _random_float(normal_op, "normal", shape, dtype, generator, there), there
     )
-    out = z * std + mean
+    out = drawn_with(z * std + mean, mean, std)
     return out.requires_grad_() if requires_grad else out
 
 

@@ -88,22 +88,22 @@ minimum: Public = binary(
 
 @public(method=True)
 def fmax(input: Tensor, other: Tensor) -> Tensor:
-    """The larger of two elements, a NaN only if both are.
+    """The larger of two elements, a NaN only if both are; of equal ones the first.
 
     >>> weft.fmax(weft.tensor([1.0, float("nan")]), weft.tensor([3.0, 2.0]))
     tensor([3., 2.])
     """
-    return where(isnan(input), other, where(isnan(other), input, maximum(input, other)))
+    return where((input >= other) | isnan(other), input, other)
 
 
 @public(method=True)
 def fmin(input: Tensor, other: Tensor) -> Tensor:
-    """The smaller of two elements, a NaN only if both are.
+    """The smaller of two elements, a NaN only if both are; of equal ones the first.
 
     >>> weft.fmin(weft.tensor([1.0, float("nan")]), weft.tensor([3.0, 2.0]))
     tensor([1., 2.])
     """
-    return where(isnan(input), other, where(isnan(other), input, minimum(input, other)))
+    return where((input <= other) | isnan(other), input, other)
 
 
 # -- where

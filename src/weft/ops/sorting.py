@@ -25,7 +25,7 @@ from weft.ops import dividing
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.elementwise import check_accepts
-from weft.ops.extremes import Extreme
+from weft.ops.extremes import Extreme, amax, amin
 from weft.ops.gathering import gather
 from weft.ops.operands import as_tensorlike, concrete
 from weft.ops.public import public
@@ -291,7 +291,8 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
                 return x.sum() * math.nan
             raise RankError(f"{name}: expected at least one element, got none")
         flat = reshape(x, (x.numel(),))
-        return _median(name, flat, 0, False, skip_nan=skip_nan).values
+        found = _median(name, flat, 0, False, skip_nan=skip_nan).values
+        return _shared_gradient(flat, found) if x.requires_grad else found
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
         return TYPES[name](x, zeros((), dtype=dtypes.int64, device=x.device))
@@ -306,6 +307,13 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
     return TYPES[name](values, indices)
+
+
+def _shared_gradient(x: Tensor, found: Tensor) -> Tensor:
+    """The found element, whose gradient is shared out to all that are equal to it."""
+    equal = (x == found) | ((x != x) & (found != found))
+    lowest = amin(where(equal, x, math.inf), 0)
+    return where(found < 0, lowest, amax(where(equal, x, -math.inf), 0))
 
 
 _BETWEEN: dict[str, Any] = {

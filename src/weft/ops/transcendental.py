@@ -394,19 +394,25 @@ sigmoid: Public = unary(
     """,
 )
 
+
+def _over_square(part: Any, x: Any, y: Any) -> Any:
+    square = x * x + y * y
+    return where(square == 0, 0, part / square)
+
+
 atan2: Public = binary(
     "atan2",
     np.arctan2,
     accepts="floating",
     d={
-        "x": lambda x, y: y / (x * x + y * y),
-        "y": lambda x, y: -x / (x * x + y * y),
+        "x": lambda x, y: _over_square(y, x, y),
+        "y": lambda x, y: _over_square(-x, x, y),
     },
     domain=((0.4, 2.0), (-2.0, 2.0)),
     reference=lambda x, y: np.angle(y + 1j * x),
     cost=28,
     public=Names(also=("arctan2",), array_api=True),
-    doc="""The angle of the point (other, input).
+    doc="""The angle of the point (other, input); its gradient at the origin is 0.
 
     >>> weft.atan2(weft.tensor([1.0]), weft.tensor([1.0]))
     tensor([0.7854])
