@@ -7,7 +7,6 @@ below that one of them is of.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.autograd.segment import Segment
+from weft.core import heap
 from weft.core.pytree import tree_flatten
 from weft.core.rows import Column, Rows, nbytes
 from weft.core.tape import Node
@@ -87,7 +87,7 @@ class Scan:
         if optim is not None:
             kinds.append((optim.Optimizer, self.optimizers))
         lists: dict[type, list[Any] | None] = {}
-        for thing in gc.get_objects():
+        for thing in heap.objects():
             kind = type(thing)
             if kind not in lists:
                 matching = [target for base, target in kinds if issubclass(kind, base)]

@@ -515,8 +515,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
             "binomial: expected counts of at least 0 and probabilities from 0 to 1"
         )
     drawn = _numpy_stream(generator).binomial(np.floor(n).astype(np.int64), p)
-    drawn = Tensor(np.asarray(drawn, count.dtype.np)).to(count.device)
-    return drawn_with(drawn, count, prob)
+    numbers = Tensor(np.asarray(drawn, count.dtype.np)).to(count.device)
+    return drawn_with(numbers, count, prob)
 
 
 def _numpy_stream(generator: Any) -> np.random.Generator:

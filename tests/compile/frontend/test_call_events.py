@@ -29,7 +29,8 @@ def numbers():
 def names_asked(ask, run=outer, names=("inner", "outer", "numbers")):
     asked = []
 
-    def note(code, known):
+    def note(code, known, function):
+        assert function.__code__ is code or code.co_name not in names
         assert known["__name__"] == __name__ or code.co_name not in names
         asked.append(code.co_name)
         return ask(code)
@@ -51,12 +52,12 @@ def test_what_is_not_known_yet_is_asked_about_again():
 
 def test_a_generator_goes_on_where_it_was():
     assert names_asked(lambda code: True, lambda: list(numbers())) == ["numbers"]
-    with events.native_events(lambda code, names: True):
+    with events.native_events(lambda code, names, function: True):
         assert list(numbers()) == [1, 2]
 
 
 def test_an_error_thrown_into_a_generator_arrives():
-    def ask(code, names):
+    def ask(code, names, function):
         return code.co_name != "numbers"
 
     with events.native_events(ask):
@@ -75,7 +76,7 @@ def test_what_is_called_while_asking_is_not_asked_about():
 
 @pytest.mark.parametrize("run", [outer, lambda: list(numbers())])
 def test_an_error_is_raised_and_nothing_stays_behind(run):
-    def refuse(code, names):
+    def refuse(code, names, function):
         if code.co_name in ("inner", "numbers"):
             raise ValueError("not this one")
         return True
@@ -97,7 +98,7 @@ def test_an_error_can_be_caught_where_the_function_is_called():
         except ValueError:
             return 3
 
-    def refuse(code, names):
+    def refuse(code, names, function):
         if code.co_name == "inner":
             raise ValueError("not this one")
         return True
@@ -117,7 +118,7 @@ def test_other_threads_are_not_asked_about():
 
 def test_one_at_a_time_and_not_where_recursion_is_deep():
     assert events.available()
-    with events.native_events(lambda code, names: True):
+    with events.native_events(lambda code, names, function: True):
         assert not events.available()
     before = sys.getrecursionlimit()
     try:
@@ -130,7 +131,7 @@ def test_one_at_a_time_and_not_where_recursion_is_deep():
 def test_where_somebody_else_evaluates_frames_it_is_left_to_them():
     own = events.library().evaluate
     put = events._evaluate_by
-    known = events.Known(lambda code, names: True)
+    known = events.Known(lambda code, names, function: True)
     events.library().prepare(known)
     default = ctypes.cast(ctypes.pythonapi._PyEval_EvalFrameDefault, ctypes.c_void_p)
     put(own)
@@ -152,7 +153,7 @@ def test_every_way_tells_the_same(way, monkeypatch):
     start = getattr(frames, way)
     given = (None,) if way == "_profiled" else ()
     monkeypatch.setattr(frames, "USERS", Mine())
-    with start(*given, lambda code, names: found.append((code, names))):
+    with start(*given, lambda code, names, _: found.append((code, names))):
         outer()
     wanted = [(outer.__code__, globals()), (inner.__code__, globals())]
     assert list(dict.fromkeys(code for code, _ in found)) == [c for c, _ in wanted]

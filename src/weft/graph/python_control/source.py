@@ -5,7 +5,6 @@ import __future__ as future
 
 import ast
 import functools
-import gc
 import inspect
 import linecache
 import sys
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
+from weft.core import heap
 from weft.core.mode import mode
 from weft.errors import INTERNAL, is_library
 from weft.graph.python_control.rewrite import HELPERS, Impossible, rewritten
@@ -74,12 +74,10 @@ def in_place_of(codes: Sequence[CodeType]) -> Iterator[None]:
     """Let functions run their rewritten code."""
     swapped: list[tuple[FunctionType, CodeType]] = []
     try:
-        for code in codes:
-            new = _rewritten(code)
-            for function in gc.get_referrers(code):
-                if type(function) is FunctionType and function.__code__ is code:
-                    swapped.append((function, code))
-                    function.__code__ = new  # type: ignore[assignment]
+        for function in heap.functions_of(codes):
+            code = function.__code__
+            swapped.append((function, code))
+            function.__code__ = _rewritten(code)  # type: ignore[assignment]
         yield
     finally:
         for function, code in swapped:

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,11 @@ from weft.compile.targets.cpu.object_code import Library, compile_known, host_is
 SLOTS = 1 << 15  # of the table of code objects
 DEEPEST = 5000  # the limit of recursion up to which calls may nest on C's stack
 _I32 = ir.IntType(32)
-_GLOBALS, _CODE = 8, 32  # their offsets in a frame of CPython 3.11
+_FUNCTION, _GLOBALS, _CODE = 0, 8, 32  # their offsets in a frame of CPython 3.11
 _CALLED = ("_PyEval_EvalFrameDefault", "PyObject_Vectorcall", "Py_DecRef")
 _STATE = ("table", "ask", "thread", "busy")
 _FRAMES = threading.Lock()  # held by whoever evaluates them
-Ask = Callable[[CodeType, dict[str, Any]], bool]
+Ask = Callable[[CodeType, dict[str, Any], FunctionType], bool]
 
 
 def available() -> bool:
@@ -49,7 +49,7 @@ def available() -> bool:
 
 @contextmanager
 def native_events(ask: Ask) -> Iterator[None]:
-    """Call ``ask(code, its globals)`` when functions begin in this thread.
+    """Call ``ask(code, its globals, function)`` when functions begin in this thread.
 
     Once it has said True of a code object, it is not asked about that again.
     """
@@ -99,8 +99,10 @@ class Known:
         self.held: list[CodeType] = []  # so that their addresses stay theirs
         self.asked = self._asked  # one object, whose address the native code has
 
-    def _asked(self, code: CodeType, names: dict[str, Any]) -> None:
-        if not self.ask(code, names) or len(self.held) > SLOTS // 2:
+    def _asked(
+        self, code: CodeType, names: dict[str, Any], function: FunctionType
+    ) -> None:
+        if not self.ask(code, names, function) or len(self.held) > SLOTS // 2:
             return
         self.held.append(code)
         at = (id(code) >> 4) % SLOTS
@@ -184,12 +186,13 @@ def _emit_ask(
     """Emit a call that asks about a code object; its error is thrown into the frame."""
     call = ir.FunctionType(I64, [I64, I64.as_pointer(), I64, I64])
     drop = ir.FunctionType(VOID, [I64])
-    arguments = b.alloca(I64, 2)
+    arguments = b.alloca(I64, 3)
     b.store(code, arguments)
-    b.store(b.load(_field(b, frame, _GLOBALS)), b.gep(arguments, [i64(1)]))
+    for k, offset in enumerate((_GLOBALS, _FUNCTION), 1):
+        b.store(b.load(_field(b, frame, offset)), b.gep(arguments, [i64(k)]))
     b.store(i64(1), variables["busy"])  # functions that ``ask`` calls do not count
     by = b.inttoptr(b.load(variables["PyObject_Vectorcall"]), call.as_pointer())
-    result = b.call(by, [b.load(variables["ask"]), arguments, i64(2), i64(0)])
+    result = b.call(by, [b.load(variables["ask"]), arguments, i64(3), i64(0)])
     b.store(i64(0), variables["busy"])
     failed = b.icmp_unsigned("==", result, i64(0))
     with b.if_else(failed) as (then, otherwise):

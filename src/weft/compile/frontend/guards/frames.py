@@ -14,15 +14,18 @@ from weft.compile.frontend.guards.events import available, native_events
 from weft.compile.frontend.guards.kinds import USERS
 from weft.graph.capture import captured_call
 
-Entered = Callable[[CodeType, dict[str, Any]], None]
+# A function that begins is told by itself, or by its frame where that is all there is.
+Running = FunctionType | FrameType
+Entered = Callable[[CodeType, dict[str, Any], Running], None]
 TOOL = 4  # of sys.monitoring: one that no debugger or profiler claims
 
 
 @contextmanager
 def entering(entered: Entered) -> Iterator[None]:
-    """Call ``entered(code, its globals)`` when functions of the user's begin.
+    """Call ``entered(code, its globals, running)`` when functions of the user's begin.
 
-    Only those of this thread count.
+    Only those of this thread count. Without variables of outer functions, one call is
+    as good as another.
     """
     with _way()(entered):
         yield
@@ -52,15 +55,36 @@ def _by_chance(code: CodeType, frame: FrameType | None) -> bool:
     return True
 
 
+class _Notes:
+    """Which functions have begun: a code object may run over several namespaces."""
+
+    def __init__(self, entered: Entered) -> None:
+        self.entered = entered
+        self.seen: dict[tuple[int, int], Any] = {}
+
+    def begins(
+        self, code: CodeType, names: dict[str, Any], running: Running, caller: Any
+    ) -> None:
+        key = id(code), id(names)
+        known = key in self.seen
+        if (not known or code.co_freevars) and not _by_chance(code, caller):
+            self.seen[key] = code, names  # whose ids stay theirs
+            self.entered(code, names, running)
+
+    def frame(self, frame: FrameType) -> None:
+        if USERS[frame.f_code.co_filename]:
+            self.begins(frame.f_code, frame.f_globals, frame, frame.f_back)
+
+
 @contextmanager
 def _evaluated(entered: Entered) -> Iterator[None]:
-    def ask(code: CodeType, names: dict[str, Any]) -> bool:
-        users = USERS[code.co_filename]
-        if users and _by_chance(code, sys._getframe(1)):
-            return False  # it may be called for other reasons later
-        if users:
-            entered(code, names)
-        return True
+    notes = _Notes(entered)
+
+    def ask(code: CodeType, names: dict[str, Any], function: FunctionType) -> bool:
+        if not USERS[code.co_filename]:
+            return True
+        notes.begins(code, names, function, sys._getframe(1))
+        return False  # it may be called over other variables later
 
     with native_events(ask):
         yield
@@ -68,15 +92,11 @@ def _evaluated(entered: Entered) -> Iterator[None]:
 
 @contextmanager
 def _profiled(before: Any, entered: Entered) -> Iterator[None]:
-    seen: set[CodeType] = set()
+    notes = _Notes(entered)
 
     def event(frame: FrameType, kind: str, arg: Any) -> None:
-        if kind == "call" and frame.f_code not in seen:
-            users = USERS[frame.f_code.co_filename]
-            if not users or not _by_chance(frame.f_code, frame.f_back):
-                seen.add(frame.f_code)
-                if users:
-                    entered(frame.f_code, frame.f_globals)
+        if kind == "call":
+            notes.frame(frame)
         if before is not None:
             before(frame, kind, arg)
 
@@ -89,12 +109,10 @@ def _profiled(before: Any, entered: Entered) -> Iterator[None]:
 
 @contextmanager
 def _traced(entered: Entered) -> Iterator[None]:
-    before = sys.gettrace()
+    notes, before = _Notes(entered), sys.gettrace()
 
     def event(frame: FrameType, kind: str, arg: Any) -> None:
-        code = frame.f_code
-        if USERS[code.co_filename] and not _by_chance(code, frame.f_back):
-            entered(code, frame.f_globals)
+        notes.frame(frame)
 
     sys.settrace(event)
     try:
@@ -105,13 +123,12 @@ def _traced(entered: Entered) -> Iterator[None]:
 
 @contextmanager
 def _monitored(monitoring: Any, entered: Entered) -> Iterator[None]:
+    notes = _Notes(entered)
+
     def event(code: CodeType, offset: int) -> Any:
-        if USERS[code.co_filename]:
-            frame = sys._getframe(1)
-            if _by_chance(code, frame.f_back):
-                return None
-            entered(code, frame.f_globals)
-        return monitoring.DISABLE
+        if not USERS[code.co_filename]:
+            return monitoring.DISABLE
+        return notes.frame(sys._getframe(1))
 
     start = monitoring.events.PY_START
     monitoring.use_tool_id(TOOL, "weft.compile")

@@ -9,7 +9,6 @@ item by item; where the code indexes them by a constant, that item alone.
 from __future__ import annotations
 
 import functools
-import gc
 import io
 import logging
 import os
@@ -18,7 +17,7 @@ import threading
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from types import (
@@ -61,7 +60,7 @@ from weft.compile.frontend.guards.code import (
     loads,
     local_imports,
 )
-from weft.compile.frontend.guards.frames import entering
+from weft.compile.frontend.guards.frames import Running, entering
 from weft.compile.frontend.guards.hidden import Hidden, hidden, shared_generators
 from weft.compile.frontend.guards.kinds import (
     ARRAYS,
@@ -80,6 +79,7 @@ from weft.compile.frontend.guards.kinds import (
     same,
     shown,
 )
+from weft.core import heap
 from weft.core.members import CALL_HOOKS, HOOKS, KINDS, Members
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
@@ -146,11 +146,14 @@ class Reads:
         self.bytes: dict[int, ArrayWatch] = {}  # of arrays, before the function ran
         self.uses: Counter[int] = Counter()  # of each, as often as it was reached
         self.classes: dict[type, dict[str, Any]] = {}
-        self.functions: dict[CodeType, list[FunctionType]] = {}
+        # Code objects of different files may be equal, so their ids tell them apart.
+        self.functions: dict[int, list[FunctionType]] = {}
+        self.closures: dict[int, list[FunctionType]] | None = None
         self.imports: dict[str, Any] = {}  # by functions that were entered
-        self.entered: dict[CodeType, dict[str, Any]] = {}
+        self.entered: list[tuple[CodeType, dict[str, Any]]] = []
         self.hooks: list[WholeWatch] = []
-        self.local: set[CodeType] = set()
+        self.local: set[int] = set()
+        self.noted: dict[int, FunctionType] = {}  # whose variables are
         self.seen: set[tuple[int, str]] = set()
         self.written: set[tuple[int, str]] = set()  # attributes that keep values
         self.lent: dict[tuple[int, str], tuple[Any, Any, CaptureError]] = {}
@@ -183,6 +186,7 @@ class Reads:
                 raise
         self.refuse_changes()
         self.warn()
+        self.closures = None
 
     def active(self) -> bool:
         """Whether the captured function reads now, and not this object."""
@@ -200,15 +204,46 @@ class Reads:
         finally:
             self.busy = before
 
-    def enter(self, code: CodeType, names: dict[str, Any]) -> None:
+    def enter(self, code: CodeType, names: dict[str, Any], running: Running) -> None:
         """Note a function of the user's that begins."""
-        if threading.get_ident() != self.thread or code in self.entered:
+        if threading.get_ident() != self.thread:
             return
         with self.pausing():
-            self.enter_code(code, names)
+            functions = self.running(code, running)
+            for function in functions:
+                self.note_cells(function)
+            if not any(c is code and n is names for c, n in self.entered):
+                self.entered.append((code, names))
+                self.enter_code(code, names)
+            elif functions:
+                for value, chain in self.heads(code, names):
+                    self.of_library(value, chain)
+
+    def running(self, code: CodeType, running: Running) -> list[FunctionType]:
+        """The functions from outside, with variables there, of which one begins.
+
+        They are new. A frame does not tell its function, but it has the values of the
+        variables, by which functions of one code differ.
+        """
+        key = id(code)
+        if key in self.local or code.co_freevars in ((), ("__class__",)):
+            return []
+        known = self.functions.setdefault(key, [])
+        if isinstance(running, FunctionType):
+            found = [running]
+        else:
+            values = running.f_locals
+            found = [f for f in known if _holds(f, values)]
+            if not found:
+                if self.closures is None:
+                    self.closures = heap.closures()
+                found = [f for f in self.closures.get(key, []) if _holds(f, values)]
+        new = [f for f in found if id(f) not in self.noted]
+        self.noted.update((id(f), f) for f in new)
+        known += [f for f in new if not any(f is other for other in known)]
+        return new
 
     def enter_code(self, code: CodeType, names: dict[str, Any]) -> None:
-        self.entered[code] = names
         if self.numbers and "type" in code.co_names:
             raise refusal("compile: the function may ask what type a float argument is")
         if self.open_sizes and {"type", "int"} <= {*code.co_names}:
@@ -236,14 +271,15 @@ class Reads:
                 self.discover(module, name)
         if "globals" in code.co_names and "globals" not in names:
             self.wholes.setdefault(id(names), WholeWatch(names, "globals()"))
-        if code.co_freevars and code.co_freevars != ("__class__",):
-            for function in self.functions_of(code):
-                self.note_cells(function)
-        self.local.update(inner(code))
+        self.local.update(map(id, inner(code)))
         if not self.passing and _PASSING.intersection(code.co_names):
             self.passing = True
             for obj, where in list(self.outside.values()):
                 self.everything(obj, fields(obj), where, True)
+
+    def codes(self) -> list[CodeType]:
+        """The code of the functions that were entered."""
+        return [code for code, _ in self.entered]
 
     def heads(self, code: CodeType, names: Any) -> Iterator[tuple[Any, Chain]]:
         """The values of variables at the heads of chains of attributes.
@@ -253,7 +289,7 @@ class Reads:
         local = {k: _imported(*v) for k, v in local_imports(code).items()}
         self.imports.update(local)
         closed = dict(self.imports)
-        for function in self.functions_of(code) if code.co_freevars else ():
+        for function in self.functions.get(id(code), []):
             cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
             closed.update((k, _content(cell)) for k, cell in cells)
         scopes = {"GLOBAL": names, "DEREF": closed, "FAST": local}
@@ -279,13 +315,6 @@ class Reads:
             if path[0] in vars(head):
                 self.note(vars(head), path[0], text)
             self.discover(value, text)
-
-    def functions_of(self, code: CodeType) -> list[FunctionType]:
-        """The functions from outside with this code."""
-        if code not in self.functions and code not in self.local:
-            found = gc.get_referrers(code)
-            self.functions[code] = [f for f in found if type(f) is FunctionType]
-        return self.functions.get(code, [])
 
     def note_cells(self, function: FunctionType) -> None:
         code = function.__code__
@@ -373,11 +402,12 @@ class Reads:
                 self.contents(value, path)
 
     def function(self, value: FunctionType, path: str) -> None:
-        alike = self.functions.setdefault(value.__code__, [])
+        alike = self.functions.setdefault(id(value.__code__), [])
         if any(known is value for known in alike):
             return
         alike.append(value)
-        if value.__code__ in self.entered:
+        if any(value.__code__ is code for code in self.codes()):
+            self.noted[id(value)] = value
             self.note_cells(value)
         for cell in value.__closure__ or ():  # a decorator's function
             below = _content(cell)
@@ -745,7 +775,7 @@ class Reads:
         """
         if not isinstance(file, io.IOBase):
             return
-        for code in self.entered:
+        for code, _ in self.entered:
             for name in _unnoticed(file).intersection(code.co_names):
                 line = describe_line(*(line_of_use([code], name) or (code, 0)))
                 raise refusal(
@@ -762,7 +792,7 @@ class Reads:
                 self.refuse_using(file, "what is printed goes to a file after a call")
 
     def _moved(self, one: Hidden) -> BaseException:
-        where = line_of_use(self.entered, one.path.rpartition(".")[2])
+        where = line_of_use(self.codes(), one.path.rpartition(".")[2])
         line = f"\n  at {describe_line(*where)}" if where else ""
         own = ", or use weft's own (weft.rand)" if one.what[:2] == "ra" else ""
         return refusal(
@@ -781,7 +811,7 @@ class Reads:
                     type.__setattr__(kind, name, value)
 
     def changed(self, text: str, name: str) -> BaseException:
-        where = line_of_change(self.entered, name)
+        where = line_of_change(self.codes(), name)
         line = f"\n  at {describe_line(*where)}" if where else ""
         return refusal(
             f"compile: the function changes what is outside it: {text}. Later calls "
@@ -805,7 +835,7 @@ class Reads:
 
     def _named(self) -> list[Watch]:
         """Watches of class attributes whose names occur in an entered function."""
-        names = {name for code in self.entered for name in code.co_names}
+        names = {name for code in self.codes() for name in code.co_names}
         watches: list[Watch] = []
         for kind, own in self.classes.items():
             keys = [k for k in own if k in names and k[:2] != "__"]
@@ -842,7 +872,7 @@ class Reads:
             for g in (*self.groups.values(), *self.of_classes.values())
             if g.sized and g.absent
         ]
-        if any("__annotations__" in code.co_names for code in self.entered):
+        if any("__annotations__" in code.co_names for code in self.codes()):
             for function in (f for some in self.functions.values() for f in some):
                 self.contents(function.__annotations__, function.__name__)
         arrays = self.array_watches(inputs)
@@ -863,7 +893,7 @@ class Reads:
 
     def warn(self) -> None:
         """Warn of a line that reads a value which is never the same, as the time."""
-        for code, names in self.entered.items():
+        for code, names in self.entered:
             for value, chain in self.heads(code, names):
                 kind = _moving(value, chain.path)
                 if kind is not None:
@@ -873,6 +903,12 @@ class Reads:
                     instead = f"Pass it as an argument{own}\n  at {line}"
                     _warn_of(f"{text} reads {kind}", instead)
                     return
+
+
+def _holds(function: FunctionType, values: Mapping[str, Any]) -> bool:
+    """Whether a function's variables of outer functions have these values."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return all(_content(cell) is values.get(name, MISSING) for name, cell in cells)
 
 
 def _warn_of(what: str, instead: str) -> None:
