@@ -21,6 +21,7 @@ os.environ.setdefault(
         tempfile.gettempdir(), f"weft-tests-{getattr(os, 'getuid', os.getlogin)()}"
     ),
 )
+os.environ.setdefault("WEFT_CACHE_SIZE", "2048")  # MiB: those of all tests fit
 
 # Eager results are what others are compared with: they are NumPy's. The tests of eager
 # kernels switch them on, and WEFT_EAGER_KERNELS=1 does for all.

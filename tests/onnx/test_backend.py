@@ -27,9 +27,21 @@ TOOL = tool()
 
 
 @pytest.fixture(scope="module")
-def reasons():
+def cases():
+    """ONNX's tests by their names; ONNX computes what they expect, which takes long."""
+    return {case.name: case for case in [*TOOL.cases(), *TOOL.stored()]}
+
+
+@pytest.fixture(scope="module")
+def reasons(cases):
     """Why each of ONNX's tests fails; nothing where it passes."""
-    return {case.name: TOOL.run(case, backend.prepare) for case in CASES}
+    return {name: TOOL.run(case, backend.prepare) for name, case in cases.items()}
+
+
+@pytest.fixture(scope="module")
+def inside(cases):
+    """The names of those for tensors of numbers."""
+    return {name for name, case in cases.items() if not TOOL.outside(case)}
 
 
 @pytest.fixture
@@ -39,34 +51,30 @@ def toy():
     weft.unregister_device(device.name)
 
 
-CASES = [*TOOL.cases(), *TOOL.stored()]
-INSIDE = {case.name for case in CASES if not TOOL.outside(case)}
-
-
-def test_the_exceptions_are_those_that_fail(reasons):
-    failed = {name for name in INSIDE if reasons[name]}
+def test_the_exceptions_are_those_that_fail(reasons, inside):
+    failed = {name for name in inside if reasons[name]}
     assert failed == {name for name in TOOL.EXCEPTIONS if name in reasons}
 
 
-def test_nearly_all_tests_of_numbers_pass(reasons):
-    passed = [name for name in INSIDE if not reasons[name]]
-    assert len(passed) >= 0.95 * len(INSIDE) > 1000
+def test_nearly_all_tests_of_numbers_pass(reasons, inside):
+    passed = [name for name in inside if not reasons[name]]
+    assert len(passed) >= 0.95 * len(inside) > 1000
 
 
-def test_other_types_are_refused_with_an_error_of_their_own(reasons):
-    others = {name: why for name, why in reasons.items() if why and name not in INSIDE}
+def test_other_types_are_refused_with_an_error_of_their_own(reasons, inside):
+    others = {name: why for name, why in reasons.items() if why and name not in inside}
     assert len(others) > 100
     kinds = {why.partition(":")[0] for why in others.values()}
     assert kinds == {"ModelError", "DTypeError"}
 
 
-def test_run_node_and_questions():
+def test_run_node_and_questions(cases):
     node = onnx.helper.make_node("Add", ["a", "b"], ["c"])
     a, b = np.ones(3, np.float32), np.arange(3, dtype=np.float32)
     assert backend.run_node(node, [a, b])[0].tolist() == [1, 2, 3]
     assert backend.supports_device("CPU")
     assert not backend.supports_device("CUDA")
-    model = CASES[0].model
+    model = next(iter(cases.values())).model
     assert backend.is_compatible(model)
     bad = onnx.helper.make_node("Unheard", ["x"], ["y"])
     value = onnx.helper.make_tensor_value_info("x", 1, [1])
@@ -100,8 +108,9 @@ def captured(case):
     return True
 
 
-def test_captured_programs_agree_or_are_refused():
-    tested = [c for c in CASES[::4] if c.name in INSIDE - TOOL.EXCEPTIONS.keys()]
+def test_captured_programs_agree_or_are_refused(cases, inside):
+    every = [*cases.values()]
+    tested = [c for c in every[::4] if c.name in inside - TOOL.EXCEPTIONS.keys()]
     assert sum(map(captured, tested)) > len(tested) / 2  # others have sizes as inputs
 
 
@@ -122,8 +131,9 @@ def outcome_on(device, case):
     return ""
 
 
-def test_models_run_on_a_second_device(toy):
-    tested = [c for c in CASES if c.name in INSIDE - TOOL.EXCEPTIONS.keys()]
+def test_models_run_on_a_second_device(toy, cases, inside):
+    names = inside - TOOL.EXCEPTIONS.keys()
+    tested = [case for name, case in cases.items() if name in names]
     failed = {c.name for c in tested if outcome_on(toy, c)}
     assert {name for name in failed if not name.startswith("test_bitcast")} == set()
     assert len(toy.ran) > 3000

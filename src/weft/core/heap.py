@@ -56,14 +56,18 @@ def _named(code: CodeType) -> FunctionType | None:
     if "<locals>" in path:
         return None
     for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == code.co_filename:
-            found: Any = module
-            for name in path:
-                found = _own(found, name)
-            for name in ("__func__", "fget", "__wrapped__"):
-                found = getattr(found, name, found)
-            if type(found) is FunctionType and found.__code__ is code:
-                return found
+        found: Any = module
+        for name in path:
+            found = _own(found, name)
+            if found is None:
+                break
+        if isinstance(found, (staticmethod, classmethod)):
+            found = found.__func__
+        elif isinstance(found, property):
+            found = found.fget
+        found = _own(found, "__wrapped__") or found
+        if type(found) is FunctionType and found.__code__ is code:
+            return found
     return None
 
 
