@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "weft"
 PAGE = ROOT / "docs" / "map.md"
+QUOTES = '"' * 3  # around a docstring
 # Rooms in reading order; those that are not named follow the one around them.
 ORDER = """. core ops autograd func graph
 compile compile/frontend compile/passes compile/fusion compile/lower compile/loop
@@ -43,8 +44,10 @@ How the rooms work together is told in [Architecture](architecture.md).
 
 def first_line(path: Path) -> str:
     """The first line of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    return (text or "").partition("\n")[0]
+    text = path.read_text(encoding="utf-8")
+    end = text.find(QUOTES, len(QUOTES)) + len(QUOTES)
+    first = text[:end] if text.startswith(QUOTES) else text
+    return (ast.get_docstring(ast.parse(first)) or "").partition("\n")[0]
 
 
 def rooms() -> list[Path]:

@@ -1,5 +1,6 @@
 """Operators' records are complete, and what they state of an operator is true."""
 
+import functools
 import importlib
 import pathlib
 import pkgutil
@@ -65,7 +66,12 @@ ALLOWED = {
 }
 
 
+@functools.cache
 def lists_outside_of_the_records():
+    return list(_lists_outside())
+
+
+def _lists_outside():
     known = {op.name for op in OPS}
     for path in sorted(ROOT.rglob("*.py")):
         place = path.relative_to(ROOT)
