@@ -191,7 +191,10 @@ class Specialization:
         pairs = [(self.cells[name], array) for name, array in changed.items()]
         if self.device is not cpu:
             there = self.device.to_host
-            pairs = [(c, a if c.has_memory else there(a)) for c, a in pairs]
+            pairs = [
+                (c, a if c.has_memory or type(a) is np.ndarray else there(a))
+                for c, a in pairs
+            ]
         commit(pairs)
         where = caller()
         for name, touch in self.in_place:

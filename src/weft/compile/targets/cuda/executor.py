@@ -26,13 +26,13 @@ from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
 from weft.compile.program.strided_views import seen
 from weft.compile.targets import Replay
 from weft.compile.targets.cuda.cost_model import COST
+from weft.compile.targets.cuda.host_numbers import HostNumbers
 from weft.config import config
 from weft.core.size import evaluate
 from weft.graph.interpret import failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node
 from weft.runtime import argument_words
-from weft.runtime.cpu.address import address
-from weft.runtime.device_memory import DeviceArray, Pool
+from weft.runtime.device_memory import DeviceArray, HostWord, Pool, whole
 
 ALIGNMENT = COST.blocks.vector
 RECORDINGS = 8  # of one stretch of launches, for as many sets of addresses
@@ -146,7 +146,7 @@ class Executor:
         layout = plan.layout
         self.graph, self.sizes = layout.lowered.graph, layout.sizes
         self.arena = pool.empty((max(layout.layout.nbytes, 1),), np.uint8)
-        self.flag = pool.empty((1,), np.int64) if plan.may_fail else None
+        self.flag = HostWord(pool) if plan.may_fail else None
         self.constants: dict[Node, DeviceArray] = {}
         self.addresses = [0] * len(layout.slot_of)
         places: dict[Any, int] = {**layout.places, **layout.scratch}
@@ -164,6 +164,7 @@ class Executor:
             for n in layout.fresh
         ]
         if not layout.lowered.reads:
+            self.numbers = HostNumbers(layout.lowered, [], self.sizes)
             self._bind([])
 
     def _flag_launches(self) -> None:
@@ -201,24 +202,25 @@ class Executor:
         if -1 in places:  # an argument that is not read
             return None
         order = [(k, places.get(slot, -1)) for k, slot in enumerate(one.slots)]
-        empty, launch, words = self.pool.empty, self.runtime.launch, one.arguments
-        number = device.number
-
-        some = any(numbers)
+        kind, make, words = whole(shape, dtype), self.pool.made, one.arguments
+        launch = self.runtime.prepared(
+            one.function.handle, one.blocks, one.threads, words
+        )
+        number, put, some = device.number, memoryview(words), any(numbers)
 
         def run(args: Sequence[Any]) -> Any:
             if some:
                 pairs = zip(args, numbers, strict=True)
                 args = [number(a, like) if n else a for a, n in pairs]
-            made = empty(shape, dtype)
+            made = make(kind)
             with self.lock:
                 for k, at in order:
-                    place = address((made if at < 0 else args[at]).outline)
+                    place = made.address if at < 0 else args[at].address
                     if place % ALIGNMENT:
                         break
-                    words[k] = place
+                    put[k] = place
                 else:
-                    launch(one.function.handle, one.blocks, one.threads, words)
+                    launch()
                     return made
             return self.run(args, ())[0][0]
 
@@ -244,7 +246,7 @@ class Executor:
     ) -> tuple[list[Any], dict[str, Any]]:
         values, changed = self._given(feeds, held)
         if self.flag is not None:
-            self.runtime.clear(self.flag.address, 8)
+            self.flag.value[0] = 0
         for part in self.plan.parts:
             if part is None:
                 self._check(feeds, held)
@@ -253,11 +255,9 @@ class Executor:
             else:
                 self._call(part.node, values)
         outputs = self._outputs(values)
-        for node in self.layout.lowered.writes:
-            variable = node.params["variable"]
-            if variable.name not in changed and variable not in self.written:
-                value = self._value(node.inputs[0], values)
-                changed[variable.name] = self._own(value)
+        changed |= self.numbers.after(held)
+        for name, node in self.copied:
+            changed[name] = self._own(self._value(node, values))
         if write is not None:
             write(changed)
         return outputs, changed
@@ -268,8 +268,10 @@ class Executor:
         self, feeds: Sequence[Any], held: Sequence[Any]
     ) -> tuple[dict[Node, Any], dict[str, Any]]:
         """Values that no step computes, by node; and memory for outputs."""
+        given = held
         feeds, held = self._staged(feeds, held)
         if len(held) != len(self.bound) or not all(map(operator.is_, held, self.bound)):
+            self.numbers = HostNumbers(self.layout.lowered, given, self.sizes)
             self._bind(held)
         values, changed = dict(self.known), dict(self.moved)
         for name, node, slot, shape, dtype in self.written_only:
@@ -321,6 +323,10 @@ class Executor:
         for variable, array in memory.items():
             if variable in layout.slot_of:
                 self.addresses[layout.slot_of[variable]] = array.address
+        known = {*self.moved, *self.numbers.names, *[v.name for v in self.written]}
+        known |= {one[0] for one in self.written_only}
+        writes = [(n.params["variable"].name, n.inputs[0]) for n in lowered.writes]
+        self.copied = [(name, node) for name, node in writes if name not in known]
         copied = any(a is not b for a, b in zip(memory.values(), held, strict=True))
         self.bound = [] if copied else list(held)
 
@@ -481,7 +487,8 @@ class Executor:
         Nothing was written back by then. The graph is run again by the interpreter,
         which knows the value, the axis and the line.
         """
-        if self.flag is None or not self.pool.to_host(self.flag)[0]:
+        self.runtime.wait()
+        if self.flag is None or not self.flag.value[0]:
             return
         arrays, variables = (
             [self._to_host(a) for a in given] for given in (feeds, held)
