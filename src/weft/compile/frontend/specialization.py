@@ -19,7 +19,7 @@ from weft.core.device import cpu
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Size
-from weft.core.tape import caller
+from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
 from weft.graph.capture import capture_call, complete, layout_of
@@ -28,7 +28,7 @@ from weft.graph.effects import Kept, containers, make, nodes_of
 from weft.graph.interpret import bind_sizes
 from weft.graph.ir import ASSIGN, Graph, Node
 from weft.graph.labels import labels_of
-from weft.graph.state_cells import commit
+from weft.graph.state_cells import GradCell, commit
 
 
 class Specialization:
@@ -79,7 +79,9 @@ class Specialization:
             )  # fmt: skip
         self.read_cells = [self.cells[v.name] for v in self.program.reads]
         self.write_only_cells = [self.cells[v.name] for v in self.program.unread]
-        self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
+        state = [(v.name, self.cells[v.name]) for v in self.program.state]
+        # a gradient that is replaced has been seen by nobody
+        self.in_place = [pair for pair in state if type(pair[1]) is not GradCell]
         sizes = self.captured.graph.sizes
         inputs = self.captured.graph.inputs
         self.shapes: Any = None  # of all arguments, if no size is symbolic
@@ -178,7 +180,8 @@ class Specialization:
         if self.differentiable:
             outputs, _ = self.program.run([*arrays, *variables], write=self._write)
         else:
-            outputs, _ = self.program.run(arrays, variables, write=self._write)
+            buffers = [cell.reusable_memory() for cell in self.write_only_cells]
+            outputs, _ = self.program.run(arrays, variables, buffers, self._write)
         results = [Tensor.on_device(buffer, device) for buffer in outputs]
         return self.finish(results, leaves, arrays, arguments)
 
@@ -196,10 +199,9 @@ class Specialization:
                 for c, a in pairs
             ]
         commit(pairs)
-        where = caller()
-        for name, touch in self.in_place:
-            if name not in changed:
-                touch(where)
+        touched = [c for name, c in self.in_place if name not in changed]
+        storages = [cell.tensor.storage_record for cell in touched]
+        note_changes(storages, "a captured program", caller())
         self.captured.empty()
 
     def _recorded(self, leaves: list[Any], arrays: Any, arguments: Any) -> Any:

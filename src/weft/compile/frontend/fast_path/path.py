@@ -161,12 +161,10 @@ class FastPath:
                 raise Unfit
             table.gradient(cell.tensor, shape, dtype, start + 8 * slot)
         self.storages = []
-        for name, _ in specialization.in_place:
-            cell = specialization.cells[name]
-            if type(cell) is not GradCell:
-                storage = cell.tensor.storage_record
-                tell_attribute(cell.tensor, "_storage", storage, table)
-                self.storages.append(storage)
+        for _, cell in specialization.in_place:
+            storage = cell.tensor.storage_record
+            tell_attribute(cell.tensor, "_storage", storage, table)
+            self.storages.append(storage)
 
     def _finish(self, table: Table, count: int, attributes: Layout) -> None:
         self.rows, row_of = table.finished()

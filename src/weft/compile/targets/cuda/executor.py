@@ -160,7 +160,7 @@ class Executor:
         self.staged: dict[int, Any] = {}  # copies of the host's arrays, and their bits
         self.input_slots = [layout.places.get(n, -1) for n in self.graph.inputs]
         self.fresh = [
-            (n, layout.places[n], resolve(n.shape, self.sizes), n.dtype.np)
+            (n, layout.places[n], whole(resolve(n.shape, self.sizes), n.dtype.np))
             for n in layout.fresh
         ]
         if not layout.lowered.reads:
@@ -187,26 +187,33 @@ class Executor:
         """The only launch as a function of arrays; None if there is more to a run.
 
         Arguments that are ``numbers`` are made by ``device``, in the dtype ``like``.
+        The function returns None for arrays that begin at other addresses than
+        kernels need.
         """
-        parts = self.plan.parts
+        parts, places = self.plan.parts, self.layout.places
         if len(parts) != 1 or not isinstance(parts[0], Stretch) or len(self.fresh) != 1:
             return None
         one = parts[0].launches[0] if len(parts[0].launches) == 1 else None
-        if not isinstance(one, Launch) or one.function.checks or any(one.offsets):
+        if one is None or self.flag is not None:
             return None
-        node, out, shape, dtype = self.fresh[0]
-        places = {slot: k for k, slot in enumerate(self.input_slots)}
-        known = {out, *self.input_slots}
-        if list(self.graph.outputs) != [node] or not known.issuperset(one.slots):
+        node, out, kind = self.fresh[0]
+        inputs = {slot: k for k, slot in enumerate(self.input_slots)}
+        if list(self.graph.outputs) != [node] or -1 in inputs:
+            return None  # an argument is not read
+        if isinstance(one, Launch):
+            slots, put = one.slots, memoryview(one.arguments)
+            launch = self.runtime.prepared(
+                one.function.handle, one.blocks, one.threads, one.arguments
+            )
+            into = range(len(slots))
+        else:
+            slots = into = list(dict.fromkeys(places[n] for n in one.nodes))
+            put = self.addresses
+            launch = functools.partial(one.run, self.runtime, places, put)
+        if not {out, *inputs}.issuperset(slots) or any(getattr(one, "offsets", ())):
             return None
-        if -1 in places:  # an argument that is not read
-            return None
-        order = [(k, places.get(slot, -1)) for k, slot in enumerate(one.slots)]
-        kind, make, words = whole(shape, dtype), self.pool.made, one.arguments
-        launch = self.runtime.prepared(
-            one.function.handle, one.blocks, one.threads, words
-        )
-        number, put, some = device.number, memoryview(words), any(numbers)
+        order = [(k, inputs.get(slot, -1)) for k, slot in zip(into, slots, strict=True)]
+        number, make, some = device.number, self.pool.made, any(numbers)
 
         def run(args: Sequence[Any]) -> Any:
             if some:
@@ -217,12 +224,10 @@ class Executor:
                 for k, at in order:
                     place = made.address if at < 0 else args[at].address
                     if place % ALIGNMENT:
-                        break
+                        return None
                     put[k] = place
-                else:
-                    launch()
-                    return made
-            return self.run(args, ())[0][0]
+                launch()
+            return made
 
         return run
 
@@ -236,15 +241,16 @@ class Executor:
     ) -> tuple[list[Any], dict[str, Any]]:
         """The outputs, and new values by name of variables not written in place."""
         with self.lock:  # memory is for one run at a time
-            return self._run(feeds, held, write)
+            return self._run(feeds, held, state_buffers, write)
 
     def _run(
         self,
         feeds: Sequence[Any],
         held: Sequence[Any],
+        state_buffers: Sequence[Any],
         write: Callable[[dict[str, Any]], None] | None,
     ) -> tuple[list[Any], dict[str, Any]]:
-        values, changed = self._given(feeds, held)
+        values, changed = self._given(feeds, held, state_buffers)
         if self.flag is not None:
             self.flag.value[0] = 0
         for part in self.plan.parts:
@@ -265,7 +271,7 @@ class Executor:
     # -- values
 
     def _given(
-        self, feeds: Sequence[Any], held: Sequence[Any]
+        self, feeds: Sequence[Any], held: Sequence[Any], state_buffers: Sequence[Any]
     ) -> tuple[dict[Node, Any], dict[str, Any]]:
         """Values that no step computes, by node; and memory for outputs."""
         given = held
@@ -274,8 +280,11 @@ class Executor:
             self.numbers = HostNumbers(self.layout.lowered, given, self.sizes)
             self._bind(held)
         values, changed = dict(self.known), dict(self.moved)
-        for name, node, slot, shape, dtype in self.written_only:
-            values[node] = changed[name] = array = self.pool.empty(shape, dtype)
+        for k, name, node, slot, kind in self.written_only:
+            array = state_buffers[k] if state_buffers else None
+            if array is None or array.kind != kind.kind or not _fits(array):
+                array = self.pool.made(kind)
+            values[node] = changed[name] = array
             self.addresses[slot] = array.address
         for node, slot, array in zip(
             self.graph.inputs, self.input_slots, feeds, strict=True
@@ -285,8 +294,8 @@ class Executor:
             values[node] = array
             if slot >= 0:
                 self.addresses[slot] = array.address
-        for node, slot, shape, dtype in self.fresh:
-            values[node] = array = self.pool.empty(shape, dtype)
+        for node, slot, kind in self.fresh:
+            values[node] = array = self.pool.made(kind)
             self.addresses[slot] = array.address
         return values, changed
 
@@ -316,15 +325,15 @@ class Executor:
             if variable in memory:
                 self.known[node] = memory[variable]
             else:
-                slot = layout.slot_of[variable]
-                shape = resolve(node.shape, self.sizes)
-                one = (variable.name, node, slot, shape, node.dtype.np)
-                self.written_only.append(one)
+                slot, name = layout.slot_of[variable], variable.name
+                kind = whole(resolve(node.shape, self.sizes), node.dtype.np)
+                at = lowered.unread.index(variable)
+                self.written_only.append((at, name, node, slot, kind))
         for variable, array in memory.items():
             if variable in layout.slot_of:
                 self.addresses[layout.slot_of[variable]] = array.address
         known = {*self.moved, *self.numbers.names, *[v.name for v in self.written]}
-        known |= {one[0] for one in self.written_only}
+        known |= {name for _, name, *_ in self.written_only}
         writes = [(n.params["variable"].name, n.inputs[0]) for n in lowered.writes]
         self.copied = [(name, node) for name, node in writes if name not in known]
         copied = any(a is not b for a, b in zip(memory.values(), held, strict=True))
@@ -500,7 +509,7 @@ class Executor:
         self, steps: Sequence[Any], feeds: Sequence[Any], held: Sequence[Any]
     ) -> list[float]:
         """The seconds that each step takes, in a run of one step after the other."""
-        values, _ = self._given(feeds, held)
+        values, _ = self._given(feeds, held, ())
         queue = [
             one
             for part in self.plan.parts
