@@ -28,7 +28,7 @@ from weft.graph.effects import Kept, containers, make, nodes_of
 from weft.graph.interpret import bind_sizes
 from weft.graph.ir import ASSIGN, Graph, Node
 from weft.graph.labels import labels_of
-from weft.graph.state_cells import GradCell, commit
+from weft.graph.state_cells import Cell, GradCell, commit
 
 
 class Specialization:
@@ -191,18 +191,22 @@ class Specialization:
 
     def _write(self, changed: dict[str, Any]) -> None:
         """Store new values; the other variables were written in place."""
-        pairs = [(self.cells[name], array) for name, array in changed.items()]
-        if self.device is not cpu:
-            there = self.device.to_host
-            pairs = [
-                (c, a if c.has_memory or type(a) is np.ndarray else there(a))
-                for c, a in pairs
-            ]
-        commit(pairs)
+        commit(self.pairs(changed))
         touched = [c for name, c in self.in_place if name not in changed]
         storages = [cell.tensor.storage_record for cell in touched]
         note_changes(storages, "a captured program", caller())
         self.captured.empty()
+
+    def pairs(self, changed: dict[str, Any]) -> list[tuple[Cell, Any]]:
+        """Cells and their new values; those of numbers are brought to the host."""
+        pairs = [(self.cells[name], array) for name, array in changed.items()]
+        if self.device is cpu:
+            return pairs
+        there = self.device.to_host
+        return [
+            (c, a if c.has_memory or type(a) is np.ndarray else there(a))
+            for c, a in pairs
+        ]
 
     def _recorded(self, leaves: list[Any], arrays: Any, arguments: Any) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]

@@ -32,10 +32,10 @@ from weft.core.size import evaluate
 from weft.graph.interpret import failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node
 from weft.runtime import argument_words
-from weft.runtime.device_memory import DeviceArray, HostWord, Pool, whole
+from weft.runtime.device_memory import Block, DeviceArray, HostWord, Pool, whole
 
 ALIGNMENT = COST.blocks.vector
-RECORDINGS = 8  # of one stretch of launches, for as many sets of addresses
+RECORDINGS = 16  # of one stretch of launches, for as many sets of addresses
 
 
 class Launch(NamedTuple):
@@ -54,7 +54,8 @@ class Stretch:
     """Launches that follow one another, and the recordings of them."""
 
     launches: list[Any] = field(default_factory=list)
-    slots: list[int] = field(default_factory=list)  # whose addresses may change
+    slots: list[int] = field(default_factory=list)  # of what it reads and writes
+    moving: list[int] = field(default_factory=list)  # those of other addresses each run
     recordings: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -163,8 +164,10 @@ class Executor:
             (n, layout.places[n], whole(resolve(n.shape, self.sizes), n.dtype.np))
             for n in layout.fresh
         ]
+        self.host: list[int] = []  # the variables that are the host's
+        self.numbers = HostNumbers(layout.lowered, self.host, self.sizes)
+        self.recordings: dict[tuple[int, ...], list[Any]] = {}
         if not layout.lowered.reads:
-            self.numbers = HostNumbers(layout.lowered, [], self.sizes)
             self._bind([])
 
     def _flag_launches(self) -> None:
@@ -274,11 +277,7 @@ class Executor:
         self, feeds: Sequence[Any], held: Sequence[Any], state_buffers: Sequence[Any]
     ) -> tuple[dict[Node, Any], dict[str, Any]]:
         """Values that no step computes, by node; and memory for outputs."""
-        given = held
-        feeds, held = self._staged(feeds, held)
-        if len(held) != len(self.bound) or not all(map(operator.is_, held, self.bound)):
-            self.numbers = HostNumbers(self.layout.lowered, given, self.sizes)
-            self._bind(held)
+        self._hold(held)
         values, changed = dict(self.known), dict(self.moved)
         for k, name, node, slot, kind in self.written_only:
             array = state_buffers[k] if state_buffers else None
@@ -286,10 +285,12 @@ class Executor:
                 array = self.pool.made(kind)
             values[node] = changed[name] = array
             self.addresses[slot] = array.address
-        for node, slot, array in zip(
-            self.graph.inputs, self.input_slots, feeds, strict=True
+        for k, (node, slot, array) in enumerate(
+            zip(self.graph.inputs, self.input_slots, feeds, strict=True)
         ):
-            if not _fits(array) or (self.spans and _overlaps(array, self.spans)):
+            if type(array) is not DeviceArray:
+                array = self._staged(~k, array)
+            if not _fits(array) or (self.spans and self._is_state(array)):
                 array = self._own(array)
             values[node] = array
             if slot >= 0:
@@ -299,8 +300,23 @@ class Executor:
             self.addresses[slot] = array.address
         return values, changed
 
-    def _bind(self, held: Sequence[Any]) -> None:
-        """Take variables' arrays, for this run and for those that give the same."""
+    def _hold(self, held: Sequence[Any]) -> None:
+        """Take variables' arrays; where they are those of the last run, only numbers."""
+        if len(held) == len(self.bound) and all(map(operator.is_, held, self.bound)):
+            for k in self.host:
+                self._staged(k, held[k])
+            return
+        host = [k for k, array in enumerate(held) if type(array) is not DeviceArray]
+        if host != self.host:
+            self.host = host
+            self.numbers = HostNumbers(self.layout.lowered, host, self.sizes)
+        arrays = list(held)
+        for k in host:
+            arrays[k] = self._staged(k, held[k])
+        self.bound = list(held) if self._bind(arrays) else []
+
+    def _bind(self, held: Sequence[Any]) -> bool:
+        """Take variables' arrays; return whether all are used where they are."""
         layout, lowered = self.layout, self.layout.lowered
         self.known: dict[Node, Any] = {}
         self.moved: dict[str, Any] = {}  # state that is computed elsewhere
@@ -332,41 +348,51 @@ class Executor:
         for variable, array in memory.items():
             if variable in layout.slot_of:
                 self.addresses[layout.slot_of[variable]] = array.address
-        known = {*self.moved, *self.numbers.names, *[v.name for v in self.written]}
-        known |= {name for _, name, *_ in self.written_only}
+        known = {*self.moved, *[v.name for v in self.written]}
+        known |= {*self.numbers.names, *[name for _, name, *_ in self.written_only]}
         writes = [(n.params["variable"].name, n.inputs[0]) for n in lowered.writes]
         self.copied = [(name, node) for name, node in writes if name not in known]
-        copied = any(a is not b for a, b in zip(memory.values(), held, strict=True))
-        self.bound = [] if copied else list(held)
+        self.owners = {array.owner for array in memory.values()}
+        self._find_recordings(tuple(array.address for array in memory.values()))
+        return all(map(operator.is_, memory.values(), held))
 
-    def _staged(
-        self, feeds: Sequence[Any], held: Sequence[Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The arrays, with those of the host copied to where they were before.
+    def _find_recordings(self, addresses: tuple[int, ...]) -> None:
+        """Choose the recordings for these addresses of variables.
+
+        They differ by the addresses that are other ones in each run.
+        """
+        moving = set(self.input_slots) | {slot for _, slot, _ in self.fresh}
+        moving |= {slot for *_, slot, _ in self.written_only}
+        stretches = [part for part in self.plan.parts if isinstance(part, Stretch)]
+        if len(self.recordings) >= RECORDINGS:
+            self.recordings.clear()
+        kept = self.recordings.setdefault(addresses, [{} for _ in stretches])
+        everywhere = any(isinstance(part, HostCall) for part in self.plan.parts)
+        for stretch, recordings in zip(stretches, kept, strict=True):
+            stretch.recordings = recordings
+            stretch.moving = [n for n in stretch.slots if everywhere or n in moving]
+
+    def _is_state(self, array: DeviceArray) -> bool:
+        """Whether an array shares memory with state that is written in place."""
+        if type(array.owner) is Block and array.owner not in self.owners:
+            return False
+        return _overlaps(array, self.spans)
+
+    def _staged(self, key: int, array: np.ndarray) -> DeviceArray:
+        """A copy of the host's array, where it was before.
 
         Numbers are the host's, such as a learning rate. They are copied if they have
         changed.
         """
-        arrays = [*feeds, *held]
-        if not any(type(a) is not DeviceArray for a in arrays):
-            return feeds, held
-        for k, array in enumerate(arrays):
-            if type(array) is DeviceArray:
-                continue
-            bits = array.tobytes()
-            before, place = self.staged.get(k, (None, None))
-            if (
-                place is None
-                or place.shape != array.shape
-                or place.dtype != array.dtype
-            ):
-                before, place = None, self.pool.empty(array.shape, array.dtype)
-            if bits != before:
-                if array.size:
-                    self.runtime.upload(place.address, np.ascontiguousarray(array))
-                self.staged[k] = bits, place
-            arrays[k] = place
-        return arrays[: len(feeds)], arrays[len(feeds) :]
+        bits = array.tobytes()
+        before, place = self.staged.get(key, (None, None))
+        if place is None or place.shape != array.shape or place.dtype != array.dtype:
+            before, place = None, self.pool.empty(array.shape, array.dtype)
+        if bits != before:
+            if array.size:
+                self.runtime.upload(place.address, np.ascontiguousarray(array))
+            self.staged[key] = bits, place
+        return place
 
     def _own(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy."""
@@ -422,7 +448,7 @@ class Executor:
         if len(stretch.launches) == 1:
             self._each(stretch)
             return
-        addresses = [self.addresses[slot] for slot in stretch.slots]
+        addresses = [self.addresses[slot] for slot in stretch.moving]
         key = (config.matmul_precision, *addresses)
         found = stretch.recordings.get(key)
         if found is not None and found is not False:

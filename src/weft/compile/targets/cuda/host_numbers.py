@@ -19,14 +19,16 @@ MOST = 16  # nodes that a number may take
 
 
 class HostNumbers:
-    """The variables of a program whose new values the host computes."""
+    """The variables of a program whose new values the host computes.
+
+    ``host`` are the indices of the host's numbers among the variables that are read.
+    """
 
     def __init__(
-        self, lowered: Lowered, held: Sequence[Any], sizes: Mapping[str, int]
+        self, lowered: Lowered, host: Sequence[int], sizes: Mapping[str, int]
     ) -> None:
-        graph = lowered.graph
-        pairs = enumerate(zip(lowered.reads, held, strict=True))
-        here = {v: k for k, (v, array) in pairs if type(array) is np.ndarray}
+        graph, read = lowered.graph, lowered.reads
+        here = {read[k]: k for k in host}
         reads = [n for n in graph.nodes if n.op is READ and n.params["variable"] in here]
         writes = [
             n for n in lowered.writes
