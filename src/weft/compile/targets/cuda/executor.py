@@ -187,35 +187,29 @@ class Executor:
         return sum(math.prod(shape) * n.dtype.itemsize for n, shape in fresh)
 
     def alone(self, numbers: Sequence[bool], device: Any, like: Any) -> Any:
-        """The only launch as a function of arrays; None if there is more to a run.
+        """The launches as a function of arrays; None if there is more to a run.
 
         Arguments that are ``numbers`` are made by ``device``, in the dtype ``like``.
         The function returns None for arrays that begin at other addresses than
         kernels need.
         """
-        parts, places = self.plan.parts, self.layout.places
+        parts = self.plan.parts
         if len(parts) != 1 or not isinstance(parts[0], Stretch) or len(self.fresh) != 1:
             return None
-        one = parts[0].launches[0] if len(parts[0].launches) == 1 else None
-        if one is None or self.flag is not None:
-            return None
         node, out, kind = self.fresh[0]
-        inputs = {slot: k for k, slot in enumerate(self.input_slots)}
-        if list(self.graph.outputs) != [node] or -1 in inputs:
-            return None  # an argument is not read
-        if isinstance(one, Launch):
-            slots, put = one.slots, memoryview(one.arguments)
-            launch = self.runtime.prepared(
-                one.function.handle, one.blocks, one.threads, one.arguments
-            )
-            into = range(len(slots))
-        else:
-            slots = into = list(dict.fromkeys(places[n] for n in one.nodes))
-            put = self.addresses
-            launch = functools.partial(one.run, self.runtime, places, put)
-        if not {out, *inputs}.issuperset(slots) or any(getattr(one, "offsets", ())):
+        if list(self.graph.outputs) != [node] or self.flag is not None:
             return None
-        order = [(k, inputs.get(slot, -1)) for k, slot in zip(into, slots, strict=True)]
+        moving = {**{slot: k for k, slot in enumerate(self.input_slots)}, out: -1}
+        launches: list[Callable[[], None]] = []
+        order: list[tuple[Any, int, int, int]] = []  # where each address goes
+        for one in parts[0].launches:
+            put, where, launch = self._prepared(one)
+            launches.append(launch)
+            for k, slot, offset in where:
+                if slot in moving:
+                    order.append((put, k, moving[slot], offset))
+                else:
+                    put[k] = self.addresses[slot] + offset
         number, make, some = device.number, self.pool.made, any(numbers)
 
         def run(args: Sequence[Any]) -> Any:
@@ -224,15 +218,29 @@ class Executor:
                 args = [number(a, like) if n else a for a, n in pairs]
             made = make(kind)
             with self.lock:
-                for k, at in order:
+                for put, k, at, offset in order:
                     place = made.address if at < 0 else args[at].address
                     if place % ALIGNMENT:
                         return None
-                    put[k] = place
-                launch()
+                    put[k] = place + offset
+                for launch in launches:
+                    launch()
             return made
 
         return run
+
+    def _prepared(self, one: Any) -> tuple[Any, list[tuple[int, int, int]], Any]:
+        """A list of addresses, which slot and offset is where, and the launch of it."""
+        places = self.layout.places
+        if not isinstance(one, Launch):
+            slots = dict.fromkeys(places[node] for node in one.nodes)
+            run = functools.partial(one.run, self.runtime, places, self.addresses)
+            return self.addresses, [(slot, slot, 0) for slot in slots], run
+        where = list(zip(range(len(one.slots)), one.slots, one.offsets, strict=True))
+        launch = self.runtime.prepared(
+            one.function.handle, one.blocks, one.threads, one.arguments
+        )
+        return memoryview(one.arguments), where, launch
 
     def run(
         self,
