@@ -8,8 +8,8 @@ import pytest
 
 from weft.errors import DeviceError
 from weft.runtime import argument_words
-from weft.runtime.cuda import driver
 from weft.runtime.cpu.address import address
+from weft.runtime.cuda import driver
 
 
 class Handle(int):

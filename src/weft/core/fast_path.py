@@ -199,7 +199,8 @@ def binary(op: Op, codes: str, slow: Callable[..., Tensor]) -> Callable[..., Ten
 def _launched(op: Op, codes: str, args: Any, state: int) -> Tensor | None:
     """The result on a device that knows the launch for such tensors and numbers."""
     device = None
-    buffers, need = [], []
+    buffers: list[Any] = []
+    need: list[bool] = []
     for a in args:
         if type(a) is DeviceTensor:
             if device is not None and device is not a.device:

@@ -164,7 +164,7 @@ def _mentions(value: Any, limits: dict[str, Any]) -> bool:
 
 
 def _ends(extent: Any) -> list[Any]:
-    """The bounds of a loop: two, if it ends at the smaller of them, or at a multiple."""
+    """The bounds of a loop: two, if it ends at the smaller one, or its multiple."""
     if not isinstance(extent, Size):
         return []
     if len(extent.terms) == 1:

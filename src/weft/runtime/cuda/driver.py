@@ -189,7 +189,7 @@ class CudaRuntime:
         at = _checked(made, "allocating memory of the host")
         memory = (ctypes.c_uint8 * nbytes).from_address(at)
         weakref.finalize(memory, self.driver.cuMemFreeHost, at).atexit = False
-        found = np.frombuffer(memory, np.uint8)
+        found = np.ctypeslib.as_array(memory)
         found[:] = 0
         return found
 

@@ -34,7 +34,6 @@ from weft.runtime.cpu.address import address
 from weft.runtime.cpu.buffers import SMALLEST, empty
 
 
-
 def fast_path_of(
     specialization: Any, args: tuple[Tensor, ...], settings: Any
 ) -> GuardedRuns | None:

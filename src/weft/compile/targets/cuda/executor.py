@@ -240,7 +240,8 @@ class Executor:
         launch = self.runtime.prepared(
             one.function.handle, one.blocks, one.threads, one.arguments
         )
-        return memoryview(one.arguments), where, launch
+        words: Any = one.arguments
+        return memoryview(words), where, launch
 
     def run(
         self,
@@ -309,7 +310,7 @@ class Executor:
         return values, changed
 
     def _hold(self, held: Sequence[Any]) -> None:
-        """Take variables' arrays; where they are those of the last run, only numbers."""
+        """Take variables' arrays; only numbers, where they are those of the last run."""
         if len(held) == len(self.bound) and all(map(operator.is_, held, self.bound)):
             for k in self.host:
                 self._staged(k, held[k])

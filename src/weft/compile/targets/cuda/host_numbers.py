@@ -29,7 +29,9 @@ class HostNumbers:
     ) -> None:
         graph, read = lowered.graph, lowered.reads
         here = {read[k]: k for k in host}
-        reads = [n for n in graph.nodes if n.op is READ and n.params["variable"] in here]
+        reads = [
+            n for n in graph.nodes if n.op is READ and n.params["variable"] in here
+        ]
         writes = [
             n for n in lowered.writes
             if n.params["variable"] in here and _follows(graph, n.inputs[0], reads)
