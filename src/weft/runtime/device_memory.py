@@ -1,9 +1,9 @@
 """Memory of a device: arrays over its addresses, and blocks that are used again.
 
 A ``DeviceArray`` has a shape, strides and a dtype, over memory that this process cannot
-read. Where views are asked for, its outline is a NumPy array at the device's address, so
-that views are what they are in NumPy; nothing but its shape, strides and address may be
-asked of it.
+read. Where views are asked for, its outline is a NumPy array at the device's address:
+views are what they are in NumPy; nothing but its shape, strides and address may be asked
+of it.
 """
 
 from __future__ import annotations

@@ -138,8 +138,8 @@ def test_operators_that_were_run_before_are_launched_at_once(gpu, monkeypatch):
     row = weft.randn(4).to(gpu)
     cases = [
         lambda: x + x, lambda: x * 2.0, lambda: 1 - x, lambda: x.exp(),
-        lambda: x.sum(1), lambda: x.sum(), lambda: x.softmax(1), lambda: x + row, lambda: x.T + 1.0,
-        lambda: x @ x, lambda: x > 0,
+        lambda: x.sum(1), lambda: x.sum(), lambda: x.softmax(1), lambda: x + row,
+        lambda: x.T + 1.0, lambda: x @ x, lambda: x > 0,
     ]  # fmt: skip
     first = [case() for case in cases]
     (x * x).sum().backward()

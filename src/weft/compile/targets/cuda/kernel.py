@@ -143,9 +143,7 @@ class _Emitter(KernelEmitter):
         self.shared = _is_reread(kernel)  # threads may read what others have stored
         self.apart = False  # inside a loop that threads share
         self.totals: Any = None  # the memory in which threads combine
-        self.held: dict[
-            _Held, Any
-        ] = {}  # what a thread has loaded in loops written out
+        self.held: dict[_Held, Any] = {}  # what a thread has loaded
         self.turn: Any = None  # of such a loop: its variable, and how far it is
         self.steady = {*dict(kernel.parallel), *self.sizes}  # the same in all loops
         loops = [s for s in statements(kernel.body) if isinstance(s, (For, When))]
