@@ -2,8 +2,8 @@
 
 A ``DeviceArray`` has a shape, strides and a dtype, over memory that this process cannot
 read. Where views are asked for, its outline is a NumPy array at the device's address:
-views are what they are in NumPy; nothing but its shape, strides and address may be asked
-of it.
+views are what they are in NumPy. Nothing but its shape, strides and address may be
+asked of it.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ class Executor:
         return values, changed
 
     def _hold(self, held: Sequence[Any]) -> None:
-        """Take variables' arrays; only numbers, where they are those of the last run."""
+        """Take variables' arrays; only numbers where they are those of before."""
         if len(held) == len(self.bound) and all(map(operator.is_, held, self.bound)):
             for k in self.host:
                 self._staged(k, held[k])

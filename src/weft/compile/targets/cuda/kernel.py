@@ -37,7 +37,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.lower.values import identity
 from weft.compile.targets.cuda.cost_model import COST
-from weft.core.size import Size
+from weft.core.size import Size, same_shape
 from weft.dtype import DType
 
 WARP = 32
@@ -325,8 +325,9 @@ class _Emitter(KernelEmitter):
         """
         memory, kind = self._memory(stmt.buffer), stmt.buffer.dtype
         for key in list(self.held):
-            apart = (kind, stmt.at) == (key.dtype, key.at) and self.turn is not None
-            if key.memory == memory and not (apart and key.turn != self.turn):
+            alike = kind is key.dtype and same_shape(stmt.at, key.at)
+            apart = alike and self.turn is not None and key.turn != self.turn
+            if key.memory == memory and not apart:
                 del self.held[key]
 
     def _look_ahead(self, stmt: For) -> None:

@@ -245,10 +245,10 @@ def _times(rows: list[For], threads: int, vector: int) -> int:
 
     As much as it then keeps in registers must fit there.
     """
-    extents, step = {s.extent for s in rows}, threads * vector
-    if len(extents) > 1 or not step or any(isinstance(n, Size) for n in extents):
+    extent, step = rows[0].extent, threads * vector
+    if not step or any(isinstance(s.extent, Size) or s.extent != extent for s in rows):
         return 0
-    times, rest = divmod(extents.pop(), step)
+    times, rest = divmod(extent, step)
     return 0 if rest or times * vector > _COST.held else times
 
 
