@@ -78,6 +78,22 @@ def test_a_step_waits_for_its_checks_alone(gpu, monkeypatch):
     assert {state["step"] for state in optimizer.state.values()} == {7}
 
 
+def test_recordings_serve_where_all_results_are_kept(gpu, monkeypatch):
+    _, _, step, (x, y) = training(gpu)
+    compiled = weft.compile(step)
+    losses = [compiled(x, y)]
+    calls = noted(monkeypatch)
+    kept = [weft.randn(8, 4).to(gpu) for _ in range(60)]
+    losses += [compiled(one, y) for one in kept]
+    calls.clear()
+    losses.append(compiled(x, y))
+    assert calls.count("again") == 2
+    assert calls.count("copy") == 3  # of x, y and the loss
+    _, _, step, _ = training(gpu)
+    want = [step(one, y).item() for one in (x, *kept, x)]
+    np.testing.assert_allclose([one.item() for one in losses], want, rtol=1e-4)
+
+
 def test_steps_with_a_fast_path_have_the_losses_of_eager_ones(gpu):
     found = []
     for compile in (weft.compile, lambda step: step):

@@ -35,6 +35,8 @@ from weft.runtime import argument_words
 from weft.runtime.device_memory import Block, DeviceArray, HostWord, Pool, whole
 
 ALIGNMENT = COST.blocks.vector
+MISSES = 32  # after which small arguments and outputs are copied to places of their own
+SMALL = 1 << 20  # bytes of such ones
 RECORDINGS = 16  # of one stretch of launches, for as many sets of addresses
 
 
@@ -167,6 +169,9 @@ class Executor:
         self.host: list[int] = []  # the variables that are the host's
         self.numbers = HostNumbers(layout.lowered, self.host, self.sizes)
         self.recordings: dict[tuple[int, ...], list[Any]] = {}
+        self.misses = 0  # stretches that ran at addresses without a recording
+        self.settled: dict[int, DeviceArray] = {}  # places of arguments and outputs
+        self.on_device = not any(isinstance(part, HostCall) for part in plan.parts)
         if not layout.lowered.reads:
             self._bind([])
 
@@ -272,6 +277,10 @@ class Executor:
                 self._launch(part)
             else:
                 self._call(part.node, values)
+        for node, slot, _ in self.fresh:
+            if slot in self.settled:
+                array, place = values[node], self.settled[slot]
+                self.runtime.copy(array.address, place.address, array.nbytes)
         outputs = self._outputs(values)
         changed |= self.numbers.after(held)
         for name, node in self.copied:
@@ -303,11 +312,28 @@ class Executor:
                 array = self._own(array)
             values[node] = array
             if slot >= 0:
-                self.addresses[slot] = array.address
+                place = self._place_of(slot, array)
+                self.addresses[slot] = place.address
+                if place is not array:
+                    self.runtime.copy(place.address, array.address, array.nbytes)
         for node, slot, kind in self.fresh:
             values[node] = array = self.pool.made(kind)
-            self.addresses[slot] = array.address
+            self.addresses[slot] = self._place_of(slot, array).address
         return values, changed
+
+    def _place_of(self, slot: int, array: DeviceArray) -> DeviceArray:
+        """The memory that launches have for an argument or an output.
+
+        It is the array itself, as long as these come back at addresses that were there
+        before. Else small ones have places of their own, so that recordings serve.
+        """
+        if self.misses < MISSES or not self.on_device:
+            return array
+        if not 0 < array.nbytes <= SMALL:
+            return array
+        if slot not in self.settled:
+            self.settled[slot] = self.pool.empty(array.shape, array.dtype)
+        return self.settled[slot]
 
     def _hold(self, held: Sequence[Any]) -> None:
         """Take variables' arrays; only numbers where they are those of before."""
@@ -376,10 +402,11 @@ class Executor:
         if len(self.recordings) >= RECORDINGS:
             self.recordings.clear()
         kept = self.recordings.setdefault(addresses, [{} for _ in stretches])
-        everywhere = any(isinstance(part, HostCall) for part in self.plan.parts)
         for stretch, recordings in zip(stretches, kept, strict=True):
             stretch.recordings = recordings
-            stretch.moving = [n for n in stretch.slots if everywhere or n in moving]
+            stretch.moving = [
+                n for n in stretch.slots if n in moving or not self.on_device
+            ]
 
     def _is_state(self, array: DeviceArray) -> bool:
         """Whether an array shares memory with state that is written in place."""
@@ -464,6 +491,7 @@ class Executor:
             found()
             return
         if found is None:  # these addresses are new
+            self.misses += 1
             if len(stretch.recordings) >= RECORDINGS:
                 stretch.recordings.pop(next(iter(stretch.recordings)))
             stretch.recordings[key] = False
