@@ -1,5 +1,6 @@
 """PTX: what kernels look like, and that NVIDIA's assembler takes all of them."""
 
+import math
 import shutil
 import subprocess
 
@@ -73,6 +74,15 @@ def test_rows_are_read_once_and_kept_in_registers(gpu):
     (kernel,) = kernels(gpu, lambda x: x.softmax(1), (4, 1000))
     assert "times each" not in str(kernel)
     assert gpu.target.assembly(kernel).count("ld.global.nc") == 3
+
+
+def test_rows_of_several_arrays_have_more_threads(gpu):
+    def product(*arrays):
+        return math.prod(arrays).softmax(1)
+
+    for count, threads in ((1, 64), (8, 128)):
+        (kernel,) = kernels(gpu, product, *[(4, 1024)] * count)
+        assert f"on {threads} threads, {256 // threads} times each" in str(kernel)
 
 
 def test_long_loops_have_several_loads_on_their_way(gpu):

@@ -27,7 +27,7 @@ class Blocks:
     loads_again: int = 4  # the same, where a row is read again: more threads hide more
     least_row: int = 32  # threads of a row: a warp
     most_row: int = 512  # threads of a row: more wait for one another too long
-    held: int = 32  # numbers of a row that a thread keeps: more registers, fewer warps
+    held: int = 64  # numbers of rows that a thread keeps: more registers, fewer warps
     unknown_row: int = 256  # threads for rows whose length is an argument
     scratch: int = 4096  # bytes of a kernel's own memory: more would spill to DRAM
 

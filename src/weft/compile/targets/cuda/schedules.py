@@ -236,20 +236,27 @@ def _on_threads(kernel: Kernel) -> Kernel:
     loads = _COST.loads if len(rows) == 1 else _COST.loads_again
     count = max(known, default=0) // max(vector, 1) // loads
     threads = _threads(count) if known else _COST.unknown_row
-    times = _times(rows, threads, vector)
+    threads, times = _times(rows, threads, vector)
     return kernel._replace(body=_marked(kernel.body, threads, vector, times))
 
 
-def _times(rows: list[For], threads: int, vector: int) -> int:
-    """How often each thread goes on along all of these rows; 0 if it is not the same.
+def _times(rows: list[For], threads: int, vector: int) -> tuple[int, int]:
+    """The threads of a block, and how often each of them goes on along all rows.
 
-    As much as it then keeps in registers must fit there.
+    There are more threads than given where each would keep too much in registers. It is
+    0 times if that is not enough, or if not all go on as often.
     """
     extent, step = rows[0].extent, threads * vector
     if not step or any(isinstance(s.extent, Size) or s.extent != extent for s in rows):
-        return 0
-    times, rest = divmod(extent, step)
-    return 0 if rest or times * vector > _COST.held else times
+        return threads, 0
+    values = subvalues(v for row in rows for s in row.body for v in values_of(s))
+    arrays = {v.buffer.name for v in values if isinstance(v, Load)}
+    while step <= _COST.most_row * vector:
+        times, rest = divmod(extent, step)
+        if times and not rest and times * vector * len(arrays) <= _COST.held:
+            return step // vector, times
+        step *= 2
+    return threads, 0
 
 
 def _vector(kernel: Kernel, rows: list[For]) -> int:
