@@ -78,6 +78,12 @@ class SimulatedRuntime:
             assert f".entry {one.name}(" in code
         return {one.name: one for one in kernels}
 
+    def host_memory(self, nbytes):
+        return np.zeros(nbytes, np.uint8)
+
+    def prepared(self, *launch):
+        return lambda: self.launch(*launch)
+
     def recorded(self, run):
         return None
 

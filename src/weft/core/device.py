@@ -9,7 +9,7 @@ made there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import late
@@ -87,6 +87,13 @@ class Device:
                 "with .to('cpu')"
             )
         return kernel
+
+    def launched(self, op: Op, args: Sequence[Any], params: Any = ()) -> Any:
+        """The result on buffers and numbers, where it takes a launch that is known.
+
+        None elsewhere: then ``kernel`` knows the way.
+        """
+        return None
 
     def copy(self, buffer: Any) -> Any:
         """Another buffer with the same elements; a subclass may spare the way here."""

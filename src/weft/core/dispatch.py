@@ -198,11 +198,56 @@ def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to arguments of which one is no plain CPU tensor."""
     if params and Shape in map(type, params.values()):
         params = {k: tuple(v) if type(v) is Shape else v for k, v in params.items()}
+    if mode.quick and not op.composite:
+        out = _on_one_device(op, args, params)
+        if out is not None:
+            return out
     for a in args:
         own = a._interpreter if isinstance(a, Tensor) else None
         if own is not None and own.composes:
             return own.process(op, args, params)
     return _leave(op, args, params, _process(op, args, params))
+
+
+def _on_one_device(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply an operator as ``bind`` does where nobody watches, on another device.
+
+    None unless all tensors are there.
+    """
+    device, buffers, wanted = None, [], False
+    for a in args:
+        if type(a) is DeviceTensor:
+            if device is not None and a.device is not device:
+                return None
+            device = a.device
+            buffers.append(a._data)
+            wanted = wanted or a._node is not None
+        elif isinstance(a, Tensor):
+            return None
+        else:
+            buffers.append(a)
+    if device is None:
+        return None
+    state, out = mode.quick, _run_there(device, op, args, buffers, params)
+    if op.view and state & VIEWS:
+        link_view(op, args[0], params, out)
+    if wanted and state & RECORDING:
+        record(op, args, params, out)
+    return out
+
+
+def _run_there(
+    device: Any, op: Op, args: tuple[Any, ...], buffers: list[Any], params: Any
+) -> Any:
+    """The tensors that a device's kernel makes of buffers."""
+    kernel = device.kernel(op)
+    try:
+        result = kernel(*buffers, **params)
+    except Exception as error:
+        raise explain(op, args, params, error) from None
+    if type(result) is tuple:
+        return tuple([Tensor.on_device(r, device) for r in result])
+    return Tensor.on_device(result, device)
 
 
 def _process(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -221,14 +266,7 @@ def _process(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     buffers = [_buffer(a, device) if isinstance(a, Tensor) else a for a in args]
     if device is cpu:  # a subclass of a program's
         return evaluate(op, args, buffers, params)
-    kernel = device.kernel(op)
-    try:
-        result = kernel(*buffers, **params)
-    except Exception as error:
-        raise explain(op, args, params, error) from None
-    if type(result) is tuple:
-        return tuple([Tensor.on_device(r, device) for r in result])
-    return Tensor.on_device(result, device)
+    return _run_there(device, op, args, buffers, params)
 
 
 def _inner(one: Any, other: Any) -> Any:

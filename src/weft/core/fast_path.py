@@ -33,7 +33,7 @@ from weft.core.tape import (
     next_number,
     weak,
 )
-from weft.core.tensor import Tensor
+from weft.core.tensor import DeviceTensor, Tensor
 from weft.errors import INTERNAL
 
 ndarray = np.ndarray
@@ -54,14 +54,19 @@ def result(
     args: tuple[Any, ...] = (),
     params: dict[str, Any] = NO_PARAMS,
     depth: int = 2,
+    device: Any = None,
 ) -> Tensor:
     """The tensor that an operator gave as an array, and its node where a plan is given.
 
-    The user's code is ``depth`` frames up or further.
+    The user's code is ``depth`` frames up or further. Buffers are of a ``device``.
     """
     global _user
-    out = new(Tensor)
-    out._data = array if type(array) is ndarray else asarray(array)
+    if device is None:
+        out = new(Tensor)
+        out._data = array if type(array) is ndarray else asarray(array)
+    else:
+        out = new(DeviceTensor)
+        out._data, out.device = array, device
     if plan is None:
         return out
     node = out._node = Node()
@@ -106,8 +111,11 @@ def unary(op: Op, codes: str, slow: Callable[..., Tensor]) -> Callable[..., Tens
         if out is not None:
             return slow(input, out)
         state = mode.state
-        if not state or type(input) is not Tensor:
+        if not state:
             return slow(input)
+        if type(input) is not Tensor:
+            found = _launched(op, codes, (input,), state)
+            return slow(input) if found is None else found
         x = input._data
         dtype = x.dtype
         if not (dtype is usual or dtype.char in codes):
@@ -159,7 +167,8 @@ def binary(op: Op, codes: str, slow: Callable[..., Tensor]) -> Callable[..., Ten
             dtype, size = y.dtype, y.size
             fits = type(input) is float or type(input) is int
         else:
-            return slow(input, other)
+            found = _launched(op, codes, (input, other), state)
+            return slow(input, other) if found is None else found
         if not fits or not (dtype is usual or dtype.char in codes):
             return slow(input, other)
         try:
@@ -185,6 +194,36 @@ def binary(op: Op, codes: str, slow: Callable[..., Tensor]) -> Callable[..., Ten
         return result(r, plan, (nx, ny), (input, other))
 
     return fn
+
+
+def _launched(op: Op, codes: str, args: Any, state: int) -> Tensor | None:
+    """The result on a device that knows the launch for such tensors and numbers."""
+    device = None
+    buffers: list[Any] = []
+    need: list[bool] = []
+    for a in args:
+        if type(a) is DeviceTensor:
+            if device is not None and device is not a.device:
+                return None
+            buffer, device = a._data, a.device
+            if buffer.dtype.char not in codes:
+                return None
+            buffers.append(buffer)
+            need.append(a._node is not None)
+        elif type(a) is float or type(a) is int:
+            buffers.append(a)
+            need.append(False)
+        else:
+            return None
+    if device is None:
+        return None
+    r = device.launched(op, buffers)
+    if r is None:
+        return None
+    if state != RECORDING or op.vjp is None or True not in need:
+        return result(r, device=device)
+    parents = tuple([a._node if n else None for a, n in zip(args, need, strict=True)])
+    return result(r, op.plan(tuple(need)), parents, args, NO_PARAMS, 3, device)
 
 
 def _broadcast(r: ndarray, plan: Plan, nx: Any, ny: Any, args: Any) -> Tensor:

@@ -13,6 +13,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.graph.ir import Variable
 from weft.runtime.cpu.buffers import owned
+from weft.runtime.device_memory import Block, DeviceArray
 
 
 class Cell:
@@ -112,29 +113,42 @@ class GradCell(Cell):
         """Do nothing: a replaced gradient has been seen by nobody."""
 
     def reusable_memory(self) -> np.ndarray | None:
-        if self.tensor.grad is None or not self.tensor.is_cpu:
+        if self.tensor.grad is None or not _is_own(self.tensor.grad):
             return None
-        if not owned(self.tensor.grad._data):
-            return None
-        alone = _holders(self.tensor) == _alone()
+        there = type(self.tensor.grad._data) is DeviceArray
+        alone = _holders(self.tensor) == _alone(there)
         return self.tensor.grad._data if alone else None
 
     def show(self) -> Any:
         return self.tensor.grad
 
 
-def _holders(tensor: Tensor) -> tuple[int, int]:
-    """The numbers of references to a gradient, and to its memory."""
-    grad = tensor.grad
-    assert grad is not None
-    return sys.getrefcount(grad), sys.getrefcount(grad._data)
+def _is_own(gradient: Tensor) -> bool:
+    """Whether a gradient's memory came from Weft."""
+    data: Any = gradient._data
+    if type(data) is DeviceArray:
+        return type(data.owner) is Block
+    return gradient.is_cpu and owned(data)
+
+
+def _holders(tensor: Tensor) -> tuple[int, ...]:
+    """The numbers of references to a gradient, its buffer and a device's memory."""
+    grad: Any = tensor.grad
+    counts = sys.getrefcount(grad), sys.getrefcount(grad._data)
+    if type(grad._data) is DeviceArray:
+        return *counts, sys.getrefcount(grad._data.owner)
+    return counts
 
 
 @functools.cache
-def _alone() -> tuple[int, int]:
+def _alone(there: bool) -> tuple[int, ...]:
     """The reference counts of a gradient that only its tensor holds."""
     sample = Tensor(np.zeros(1, np.float32))
     sample.grad = Tensor(np.zeros(1, np.float32))
+    if there:
+        given: Any = (object(), 0, (), True, None)
+        vars(sample.grad)["_data"] = DeviceArray(*given)
+        del given  # it holds the memory too
     return _holders(sample)
 
 

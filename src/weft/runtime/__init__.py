@@ -68,6 +68,25 @@ class Runtime(Protocol):
         ``block_memory`` are the bytes that the threads of each block share.
         """
 
+    def prepared(
+        self,
+        function: Any,
+        blocks: int,
+        threads: int,
+        arguments: np.ndarray,
+        block_memory: int = 0,
+    ) -> Callable[[], None]:
+        """A launch to be made many times, of arguments whose values may change.
+
+        The caller keeps the arguments.
+        """
+
+    def host_memory(self, nbytes: int) -> np.ndarray:
+        """Bytes of the host's memory, all zero, which the device reads and writes.
+
+        The host sees what the device has written once it has waited for that.
+        """
+
     def tensor_map(
         self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int],
         box: Sequence[int],

@@ -1,16 +1,19 @@
 """Memory of a device: arrays over its addresses, and blocks that are used again.
 
 A ``DeviceArray`` has a shape, strides and a dtype, over memory that this process cannot
-read. Its outline is a NumPy array at the device's address, so that views are what they
-are in NumPy; nothing but its shape, strides and address may be asked of it.
+read. Where views are asked for, its outline is a NumPy array at the device's address:
+views are what they are in NumPy. Nothing but its shape, strides and address may be
+asked of it.
 """
 
 from __future__ import annotations
 
 import bisect
+import functools
+import math
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,18 +23,19 @@ from weft.runtime.cpu.address import address as address_of
 from weft.runtime.cpu.address import round_up
 
 SMALLEST = 512  # bytes of a block: addresses are multiples of it
+PAGE = 4096  # bytes of the host's memory that are taken at once
 LISTED = 1 << 20  # bytes of a block that an error may name
+Kind = tuple[Any, ...]  # the shape, dtype and strides of an array
 STEPS = 8  # sizes between one power of two and the next: at most an eighth is wasted
 
 
 class Block:
     """Memory that goes back to its pool with the last array over it."""
 
-    __slots__ = ("__weakref__", "address", "nbytes", "pool", "size")
+    __slots__ = ("__weakref__", "address", "pool", "size")
 
-    def __init__(self, pool: Pool, address: int, size: int, nbytes: int) -> None:
-        self.pool, self.address = pool, address
-        self.size, self.nbytes = size, nbytes
+    def __init__(self, pool: Pool, address: int, size: int) -> None:
+        self.pool, self.address, self.size = pool, address, size
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -44,6 +48,25 @@ class Block:
 
     def __del__(self) -> None:
         self.pool.take_back(self)
+
+
+class HostWord:
+    """A number in the host's memory that the device may write; zero at first."""
+
+    __slots__ = ("_pool", "address", "value")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        with pool.lock:
+            if not pool.words:
+                page = pool.runtime.host_memory(PAGE).view(np.int64)
+                pool.words += [page[k : k + 1] for k in range(len(page))]
+            self.value = pool.words.pop()
+        self.value[0] = 0
+        self.address = address_of(self.value)
+
+    def __del__(self) -> None:
+        self._pool.words.append(self.value)
 
 
 class _Foreign:
@@ -59,45 +82,46 @@ class _Foreign:
 class DeviceArray:
     """An array in a device's memory.
 
-    ``outline`` is a NumPy array over the device's addresses: it must not be read.
+    Its ``kind`` is the shape, dtype and strides, as a key. ``owner`` is the memory,
+    which lives as long as the array.
     """
 
-    __slots__ = ("_kind", "outline", "pool")
+    __slots__ = ("_outline", "address", "contiguous", "kind", "owner", "pool")
 
-    def __init__(self, outline: np.ndarray, pool: Pool) -> None:
-        self.outline, self.pool = outline, pool
-        self._kind: Any = None
+    def __init__(
+        self, owner: Any, address: int, kind: Kind, contiguous: bool, pool: Pool
+    ) -> None:
+        self.owner, self.address = owner, address
+        self.kind, self.contiguous = kind, contiguous
+        self.pool = pool
+        self._outline: np.ndarray | None = None
 
-    @property
-    def kind(self) -> Any:
-        """The shape, dtype and strides, as a key."""
-        if self._kind is None:
-            one = self.outline
-            self._kind = one.shape, one.dtype, one.strides
-        return self._kind
-
-    shape = property(lambda self: self.outline.shape)
-    ndim = property(lambda self: self.outline.ndim)
-    dtype = property(lambda self: self.outline.dtype)
-    size = property(lambda self: self.outline.size)
-    nbytes = property(lambda self: self.outline.nbytes)
-    itemsize = property(lambda self: self.outline.itemsize)
-    strides = property(lambda self: self.outline.strides)
+    shape = property(lambda self: self.kind[0])
+    ndim = property(lambda self: len(self.kind[0]))
+    dtype = property(lambda self: self.kind[1])
+    strides = property(lambda self: self.kind[2])
+    size = property(lambda self: math.prod(self.kind[0]))
+    nbytes = property(lambda self: math.prod(self.kind[0]) * self.kind[1].itemsize)
+    itemsize = property(lambda self: self.kind[1].itemsize)
     flags = property(lambda self: self.outline.flags)
 
     @property
-    def address(self) -> int:
-        """The device's address of the first element."""
-        return address_of(self.outline)
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether the elements are in memory row by row, without gaps."""
-        return self.outline.flags.c_contiguous
+    def outline(self) -> np.ndarray:
+        """A NumPy array over the device's addresses: it must not be read."""
+        if self._outline is None:
+            shape, dtype, strides = self.kind
+            memory = np.asarray(self.owner)
+            place = self.address - address_of(memory)
+            self._outline = np.ndarray(shape, dtype, memory, place, strides)
+        return self._outline
 
     def seen(self, outline: np.ndarray) -> DeviceArray:
         """Another look at the same memory."""
-        return DeviceArray(outline, self.pool)
+        kind = outline.shape, outline.dtype, outline.strides
+        whole = outline.flags.c_contiguous
+        made = DeviceArray(self.owner, address_of(outline), kind, whole, self.pool)
+        made._outline = outline
+        return made
 
     def copy(self) -> DeviceArray:
         """The same elements with the same strides, in memory of their own."""
@@ -105,10 +129,8 @@ class DeviceArray:
         made = self.pool.empty((last - first,), np.uint8)
         if self.size:
             self.pool.runtime.copy(made.address, first, last - first)
-        place = self.address - first
-        return self.seen(
-            np.ndarray(self.shape, self.dtype, made.outline, place, self.strides)
-        )
+        place = made.address + self.address - first
+        return DeviceArray(made.owner, place, self.kind, self.contiguous, self.pool)
 
     def __len__(self) -> int:
         return len(self.outline)
@@ -116,6 +138,26 @@ class DeviceArray:
     def __repr__(self) -> str:
         sizes = ", ".join(map(str, self.shape))
         return f"<{self.dtype}[{sizes}] on {self.pool.runtime.name}>"
+
+
+class Whole(NamedTuple):
+    """Arrays that are in memory row by row: their kind, and the memory they need."""
+
+    kind: Kind
+    nbytes: int
+    size: int  # of a block
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def whole(shape: tuple[int, ...], dtype: Any) -> Whole:
+    """The arrays of a shape and a dtype that are in memory row by row."""
+    shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
+    steps = [dtype.itemsize]
+    for n in shape[:0:-1]:
+        steps.append(steps[-1] * max(n, 1))
+    strides = tuple(steps[: len(shape)][::-1])
+    nbytes = math.prod(shape) * dtype.itemsize
+    return Whole((shape, dtype, strides), nbytes, rounded(nbytes))
 
 
 class Pool:
@@ -129,23 +171,23 @@ class Pool:
         self.runtime = runtime
         self.lock = threading.RLock()  # a collection may give a block back anywhere
         self.free: dict[int, list[int]] = {}
-        self.sizes: list[int] = []  # of free blocks, sorted
+        self.sizes: list[int] = []  # of the lists of free blocks, sorted
         self.large: dict[int, Any] = {}  # blocks in use that an error may name
         self.allocated = self.reserved = 0
         self.peak_allocated = self.peak_reserved = 0
         self.limit: int | None = None
+        self.words: list[np.ndarray] = []  # of the host, that nobody uses
 
     # -- arrays
 
     def empty(self, shape: Sequence[int], dtype: Any) -> DeviceArray:
         """A new array, whose elements are not set."""
-        dtype = np.dtype(dtype)
-        count = 1
-        for n in shape:
-            count *= n
-        block = self.block(count * dtype.itemsize)
-        outline = np.ndarray(tuple(shape), dtype, np.asarray(block))
-        return DeviceArray(outline, self)
+        return self.made(whole(tuple(shape), dtype))
+
+    def made(self, one: Whole) -> DeviceArray:
+        """A new array that is in memory row by row; its elements are not set."""
+        block = self.block(one.nbytes, one.size)
+        return DeviceArray(block, block.address, one.kind, True, self)
 
     def from_host(self, array: Any) -> DeviceArray:
         """A copy of a host array on the device."""
@@ -174,38 +216,39 @@ class Pool:
             pairs = zip(shape, strides, strict=True)
             size = dtype.itemsize + sum((n - 1) * step for n, step in pairs)
         start = interface["data"][0]
-        memory = np.asarray(_Foreign(start, max(size, 1), owner))
-        outline = np.ndarray(shape, dtype, memory, strides=strides)
-        return DeviceArray(outline, self)
+        memory = _Foreign(start, max(size, 1), owner)
+        outline = np.ndarray(shape, dtype, np.asarray(memory), strides=strides)
+        kind = outline.shape, outline.dtype, outline.strides
+        return DeviceArray(memory, start, kind, outline.flags.c_contiguous, self)
 
     # -- blocks
 
-    def block(self, nbytes: int) -> Block:
-        """Memory of at least so many bytes."""
-        size = rounded(nbytes)
+    def block(self, nbytes: int, size: int) -> Block:
+        """Memory of at least so many bytes; ``size`` is that number ``rounded``."""
         with self.lock:
-            kept = self._kept(size)
-            size, address = kept or (size, self._new(size, nbytes))
-            self.allocated += size
-            self.peak_allocated = max(self.peak_allocated, self.allocated)
-            block = Block(self, address, size, nbytes)
+            blocks = self.free.get(size)
+            if blocks:
+                address = blocks.pop()
+            else:
+                size, address = self._kept(size) or (size, self._new(size, nbytes))
+            self.allocated = used = self.allocated + size
+            if used > self.peak_allocated:
+                self.peak_allocated = used
             if size >= LISTED:
                 frame = user_frame()
                 where = (frame.f_code, frame.f_lasti) if frame else (None, 0)
                 self.large[address] = nbytes, where
-        return block
+            return Block(self, address, size)
 
     def _kept(self, size: int) -> tuple[int, int] | None:
-        """A free block of a size, or of a slightly larger one."""
-        at = bisect.bisect_left(self.sizes, size)
-        if at == len(self.sizes) or self.sizes[at] > size + size // 4:
-            return None
-        found = self.sizes[at]
-        blocks = self.free[found]
-        address = blocks.pop()
-        if not blocks:
-            del self.free[found], self.sizes[at]
-        return found, address
+        """A free block that is slightly larger than a size."""
+        for at in range(bisect.bisect_left(self.sizes, size), len(self.sizes)):
+            found = self.sizes[at]
+            if found > size + size // 4:
+                break
+            if self.free[found]:
+                return found, self.free[found].pop()
+        return None
 
     def _new(self, size: int, nbytes: int) -> int:
         if self.limit is not None and self.reserved + size > self.limit:
@@ -229,12 +272,16 @@ class Pool:
 
     def take_back(self, block: Block) -> None:
         """Keep a block that nobody refers to for later."""
+        size = block.size
         with self.lock:
-            self.allocated -= block.size
-            self.large.pop(block.address, None)
-            if block.size not in self.free:
-                bisect.insort(self.sizes, block.size)
-            self.free.setdefault(block.size, []).append(block.address)
+            self.allocated -= size
+            if size >= LISTED:
+                self.large.pop(block.address, None)
+            blocks = self.free.get(size)
+            if blocks is None:
+                blocks = self.free[size] = []
+                bisect.insort(self.sizes, size)
+            blocks.append(block.address)
 
     def release(self) -> None:
         """Give all memory that nobody uses back to the device."""

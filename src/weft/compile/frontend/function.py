@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import late
-from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
+from weft.compile.frontend.fast_path import MISS, GuardedRuns, fast_path_of
 from weft.compile.frontend.foreign_objects import ForeignObjects
 from weft.compile.frontend.recompile_reasons import advice, reason
 from weft.compile.frontend.specialization import Specialization, specialize
@@ -86,7 +86,7 @@ class CompiledFunction:
         self._exact: dict[Any, Specialization] = {}  # by ``_exact_key``
         self._floats: dict[Any, dict[int, Any]] = {}  # by structure and leaf
         self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}  # shapes
-        self._fast_path: FastPath | None = None
+        self._fast_path: GuardedRuns | None = None
         self._pause = self._waiting = 0  # calls until there is another fast path
         if not isinstance(fn, type) and callable(fn):
             functools.update_wrapper(self, fn, updated=())

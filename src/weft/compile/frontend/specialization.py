@@ -19,7 +19,7 @@ from weft.core.device import cpu
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Size
-from weft.core.tape import caller
+from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
 from weft.graph.capture import capture_call, complete, layout_of
@@ -28,7 +28,7 @@ from weft.graph.effects import Kept, containers, make, nodes_of
 from weft.graph.interpret import bind_sizes
 from weft.graph.ir import ASSIGN, Graph, Node
 from weft.graph.labels import labels_of
-from weft.graph.state_cells import commit
+from weft.graph.state_cells import Cell, GradCell, commit
 
 
 class Specialization:
@@ -79,7 +79,9 @@ class Specialization:
             )  # fmt: skip
         self.read_cells = [self.cells[v.name] for v in self.program.reads]
         self.write_only_cells = [self.cells[v.name] for v in self.program.unread]
-        self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
+        state = [(v.name, self.cells[v.name]) for v in self.program.state]
+        # a gradient that is replaced has been seen by nobody
+        self.in_place = [pair for pair in state if type(pair[1]) is not GradCell]
         sizes = self.captured.graph.sizes
         inputs = self.captured.graph.inputs
         self.shapes: Any = None  # of all arguments, if no size is symbolic
@@ -178,7 +180,8 @@ class Specialization:
         if self.differentiable:
             outputs, _ = self.program.run([*arrays, *variables], write=self._write)
         else:
-            outputs, _ = self.program.run(arrays, variables, write=self._write)
+            buffers = [cell.reusable_memory() for cell in self.write_only_cells]
+            outputs, _ = self.program.run(arrays, variables, buffers, self._write)
         results = [Tensor.on_device(buffer, device) for buffer in outputs]
         return self.finish(results, leaves, arrays, arguments)
 
@@ -188,16 +191,22 @@ class Specialization:
 
     def _write(self, changed: dict[str, Any]) -> None:
         """Store new values; the other variables were written in place."""
-        pairs = [(self.cells[name], array) for name, array in changed.items()]
-        if self.device is not cpu:
-            there = self.device.to_host
-            pairs = [(c, a if c.has_memory else there(a)) for c, a in pairs]
-        commit(pairs)
-        where = caller()
-        for name, touch in self.in_place:
-            if name not in changed:
-                touch(where)
+        commit(self.pairs(changed))
+        touched = [c for name, c in self.in_place if name not in changed]
+        storages = [cell.tensor.storage_record for cell in touched]
+        note_changes(storages, "a captured program", caller())
         self.captured.empty()
+
+    def pairs(self, changed: dict[str, Any]) -> list[tuple[Cell, Any]]:
+        """Cells and their new values; those of numbers are brought to the host."""
+        pairs = [(self.cells[name], array) for name, array in changed.items()]
+        if self.device is cpu:
+            return pairs
+        there = self.device.to_host
+        return [
+            (c, a if c.has_memory or type(a) is np.ndarray else there(a))
+            for c, a in pairs
+        ]
 
     def _recorded(self, leaves: list[Any], arrays: Any, arguments: Any) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]

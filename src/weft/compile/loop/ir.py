@@ -29,6 +29,8 @@ target's schedule may add to a loop how it runs:
     on n threads           thread k of a block takes iterations k, k + n, … (or so many
                            neighbours at once); what they accumulate is combined by
                            halves, and all threads get it
+    n times each           where each thread takes n times as many, this is written out:
+                           what it has loaded stays in its registers for later loops
     looking n ahead        n threads compute the conditions of n iterations; those where
                            they hold are run by all threads, in order
 
@@ -119,6 +121,7 @@ class For(NamedTuple):
     in_registers: bool = False  # a square that is transposed
     threads: int = 0  # of a block, that share the iterations out
     ahead: int = 0  # iterations whose condition the threads look at together
+    times: int = 0  # that each thread goes on, written out where it does
 
 
 class Set(NamedTuple):

@@ -21,6 +21,12 @@ def inside(index: Any, size: Any, limits: dict[str, Any]) -> bool:
     """Whether an index is surely at least 0 and less than a size.
 
     ``limits`` are the loops around it, from the outside in.
+
+    >>> from weft.core.size import Scope, smaller
+    >>> part, i, n, m = map(Scope().symbol, ("part", "i", "n", "m"))
+    >>> rows = {"part": (n + 9) // 10, "i": smaller(n - 10 * part, 10) * m}
+    >>> inside(10 * m * part + i, n * m, rows), inside(i + 1, n * m, rows)
+    (True, False)
     """
     try:
         ranges = [index_range(index, limits), *_blocked(index, limits)]
@@ -158,13 +164,16 @@ def _mentions(value: Any, limits: dict[str, Any]) -> bool:
 
 
 def _ends(extent: Any) -> list[Any]:
-    """The bounds of a loop: both arguments, if it ends at the smaller of two."""
+    """The bounds of a loop: two, if it ends at the smaller one, or its multiple."""
     if not isinstance(extent, Size):
         return []
     if len(extent.terms) == 1:
         ((atoms, factor),) = extent.terms
-        if factor == 1 and len(atoms) == 1 and atoms[0].kind == "min":
-            return [atoms[0].a, atoms[0].b]
+        rest = [atom for atom in atoms if atom.kind != "min"]
+        times = Size((tuple(rest), factor), scope=extent.scope) if rest else factor
+        if len(rest) == len(atoms) - 1 and at_most(0, times):
+            (least,) = (atom for atom in atoms if atom.kind == "min")
+            return [least.a * times, least.b * times]
     return [extent]
 
 

@@ -167,6 +167,7 @@ def _how(loop: For) -> str:
     notes += [f", streaming {', '.join(loop.streaming)}"] if loop.streaming else []
     notes += [", in registers"] if loop.in_registers else []
     notes += [f", on {loop.threads} threads"] if loop.threads else []
+    notes += [f", {loop.times} times each"] if loop.times else []
     notes += [f", looking {loop.ahead} ahead"] if loop.ahead else []
     return "".join(notes)
 

@@ -5,8 +5,10 @@ Nothing is loaded before a GPU is asked for, and no memory is taken before it is
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +19,11 @@ from weft.runtime import system
 from weft.runtime.cpu.address import address
 
 OLDEST_DRIVER = 12000  # of CUDA 12.0: what PTX 8.0 needs
+QUICK = {  # functions of 64-bit arguments, and how many they have
+    "cuLaunchKernelEx": 4, "cuGraphLaunch": 2, "cuStreamSynchronize": 1,
+    "cuMemcpyHtoDAsync_v2": 4, "cuMemcpyDtoHAsync_v2": 4, "cuMemcpyDtoDAsync_v2": 4,
+    "cuMemsetD8Async": 4,
+}  # fmt: skip
 
 
 @functools.cache
@@ -68,6 +75,35 @@ def availability() -> Availability:
     return Availability(count, "" if count else "there is no GPU")
 
 
+class _LaunchConfig(ctypes.Structure):
+    """The driver's ``CUlaunchConfig``: the grid, the blocks and the queue."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint) for name in (
+            "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "memory")),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    ]  # fmt: skip
+
+
+@functools.cache
+def _quick_functions() -> Any:
+    """The driver's functions that are called most, without the bindings' objects.
+
+    Their arguments are numbers, and they return an error's number.
+    """
+    library = ctypes.CDLL("nvcuda.dll" if system.WINDOWS else "libcuda.so.1")
+    for name, count in QUICK.items():
+        getattr(library, name).argtypes = [ctypes.c_void_p] * count
+    return library
+
+
+class _Here(threading.local):
+    """Whether the driver knows which GPU this thread's calls are about."""
+
+    entered = False
+
+
 class CudaRuntime:
     """One GPU: see ``weft.runtime.Runtime``."""
 
@@ -79,17 +115,19 @@ class CudaRuntime:
         self.context = _checked(
             driver.cuDevicePrimaryCtxRetain(self.handle), f"opening {self.name}"
         )
-        self._here = threading.local()
+        self.quick = _quick_functions()
+        self._here = _Here()
         self._forked = False
         system.at_fork(after_in_child=self._forget)
         self.enter()
         self.stream = _checked(driver.cuStreamCreate(0), "making a stream")
+        self.queue = int(self.stream)
         self.modules: list[Any] = []  # code lives as long as the process
         self.recording = False
 
     def enter(self) -> None:
         """Let this thread's calls of the driver be about this GPU."""
-        if getattr(self._here, "entered", False):
+        if self._here.entered:
             return
         if self._forked:
             raise DeviceError(
@@ -100,7 +138,8 @@ class CudaRuntime:
         self._here.entered = True
 
     def _forget(self) -> None:
-        self._here, self._forked = threading.local(), True
+        self._here.__dict__.clear()
+        self._forked = True
 
     # -- questions
 
@@ -144,28 +183,43 @@ class CudaRuntime:
         self.enter()
         _checked(self.driver.cuMemFree(address), "freeing memory")
 
-    def upload(self, to: int, array: np.ndarray) -> None:
+    def host_memory(self, nbytes: int) -> np.ndarray:
         self.enter()
-        copy = self.driver.cuMemcpyHtoDAsync
-        result = copy(to, address(array), array.nbytes, self.stream)
-        _checked(result, "copying to the GPU")
+        made = self.driver.cuMemHostAlloc(nbytes, 0)
+        at = _checked(made, "allocating memory of the host")
+        memory = (ctypes.c_uint8 * nbytes).from_address(at)
+        weakref.finalize(memory, self.driver.cuMemFreeHost, at).atexit = False
+        found = np.ctypeslib.as_array(memory)
+        found[:] = 0
+        return found
+
+    def upload(self, to: int, array: np.ndarray) -> None:
+        given = to, address(array), array.nbytes, self.queue
+        self._do("copying to the GPU", self.quick.cuMemcpyHtoDAsync_v2, *given)
 
     def download(self, array: np.ndarray, source: int) -> None:
-        self.enter()
-        copy = self.driver.cuMemcpyDtoHAsync
-        result = copy(address(array), source, array.nbytes, self.stream)
-        _checked(result, "copying from the GPU")
+        given = address(array), source, array.nbytes, self.queue
+        self._do("copying from the GPU", self.quick.cuMemcpyDtoHAsync_v2, *given)
         self.wait()
 
     def copy(self, to: int, source: int, nbytes: int) -> None:
-        self.enter()
-        copy = self.driver.cuMemcpyDtoDAsync
-        _checked(copy(to, source, nbytes, self.stream), "copying on the GPU")
+        given = to, source, nbytes, self.queue
+        self._do("copying on the GPU", self.quick.cuMemcpyDtoDAsync_v2, *given)
 
     def clear(self, at: int, nbytes: int) -> None:
+        given = at, 0, nbytes, self.queue
+        self._do("clearing memory", self.quick.cuMemsetD8Async, *given)
+
+    def _do(self, doing: str, function: Any, *args: Any) -> None:
+        """Call one of the quick functions for this GPU."""
         self.enter()
-        fill = self.driver.cuMemsetD8Async
-        _checked(fill(at, 0, nbytes, self.stream), "clearing memory")
+        code = function(*args)
+        if code:
+            self.failed(code, doing)
+
+    def failed(self, code: int, doing: str) -> None:
+        """Raise the error that a quick function has returned."""
+        _checked((self.driver.CUresult(code),), doing)
 
     # -- work
 
@@ -197,13 +251,29 @@ class CudaRuntime:
         arguments: np.ndarray,
         block_memory: int = 0,
     ) -> None:
-        self.enter()
-        where = address(arguments) + arguments.nbytes // 2
-        result = self.driver.cuLaunchKernel(
-            function, blocks, 1, 1, threads, 1, 1, block_memory, self.stream, where, 0
-        )
-        if int(result[0]):
-            _checked(result, "launching a kernel")
+        self.prepared(function, blocks, threads, arguments, block_memory)()
+
+    def prepared(
+        self,
+        function: Any,
+        blocks: int,
+        threads: int,
+        arguments: np.ndarray,
+        block_memory: int = 0,
+    ) -> Callable[[], None]:
+        how = _LaunchConfig(blocks, 1, 1, threads, 1, 1, block_memory, self.queue, 0, 0)
+        words = address(arguments) + arguments.nbytes // 2
+        given = ctypes.byref(how), int(function), words, 0
+        call, here = self.quick.cuLaunchKernelEx, self._here
+
+        def launch() -> None:
+            if not here.entered:
+                self.enter()
+            code = call(*given)
+            if code:
+                self.failed(code, "launching a kernel")
+
+        return launch
 
     def tensor_map(
         self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int],
@@ -253,8 +323,7 @@ class CudaRuntime:
         return start.until(stop) / 1e3
 
     def wait(self) -> None:
-        self.enter()
-        _checked(self.driver.cuStreamSynchronize(self.stream), "a kernel")
+        self._do("a kernel", self.quick.cuStreamSynchronize, self.queue)
 
 
 class _Recording:
@@ -265,12 +334,16 @@ class _Recording:
         self.runtime = runtime
         made = driver.cuGraphInstantiate(graph, 0)
         self.executable = _checked(made, "preparing a recording")
+        self.launch = functools.partial(
+            runtime.quick.cuGraphLaunch, int(self.executable), runtime.queue
+        )
         _checked(driver.cuGraphDestroy(graph), "preparing a recording")
 
     def __call__(self) -> None:
         self.runtime.enter()
-        launch = self.runtime.driver.cuGraphLaunch
-        _checked(launch(self.executable, self.runtime.stream), "repeating a recording")
+        code = self.launch()
+        if code:
+            self.runtime.failed(code, "repeating a recording")
 
     def __del__(self) -> None:
         self.runtime.driver.cuGraphExecDestroy(self.executable)

@@ -1,5 +1,6 @@
 """PTX: what kernels look like, and that NVIDIA's assembler takes all of them."""
 
+import math
 import shutil
 import subprocess
 
@@ -54,6 +55,42 @@ def test_rows_are_shared_by_the_threads_of_a_block(gpu):
         code = gpu.target.assembly(kernel)
         assert "shfl.sync.bfly" in code
         assert ("bar.sync" in code or "barrier.sync" in code) == (threads > 32)
+
+
+def test_rows_are_read_once_and_kept_in_registers(gpu):
+    (kernel,) = kernels(gpu, lambda x: x.softmax(1), (4, 1024))
+    (before, after), out = kernel.buffers, "b1"
+    assert after.name == out
+    assert "on 64 threads, 4 times each" in str(kernel)
+    code = gpu.target.assembly(kernel)
+    assert code.count("ld.global.nc.v4") == 4
+    assert code.count("div.rn") == 16
+    assert code.count("0f3FB8AA3B") == 16  # exp, once an element
+    # where the result takes the argument's memory, too
+    code = gpu.target.assembly(kernel._replace(shared=((before.name, out),)))
+    assert code.count("ld.global") == code.count("ld.global.v4") == 4
+    assert code.count("0f3FB8AA3B") == 16
+    # threads cannot share these rows out evenly
+    (kernel,) = kernels(gpu, lambda x: x.softmax(1), (4, 1000))
+    assert "times each" not in str(kernel)
+    assert gpu.target.assembly(kernel).count("ld.global.nc") == 3
+
+
+def test_rows_of_several_arrays_have_more_threads(gpu):
+    def product(*arrays):
+        return math.prod(arrays).softmax(1)
+
+    for count, threads in ((1, 64), (8, 128)):
+        (kernel,) = kernels(gpu, product, *[(4, 1024)] * count)
+        assert f"on {threads} threads, {256 // threads} times each" in str(kernel)
+
+
+def test_long_loops_have_several_loads_on_their_way(gpu):
+    (kernel,) = kernels(gpu, lambda x: x * 2 + 1, (1 << 22,))
+    assert "4 at once, on 256 threads, 2 times each" in str(kernel)
+    lines = gpu.target.assembly(kernel).splitlines()
+    moves = [s for s in lines if ".v4.b32" in s]
+    assert ["ld" in s for s in moves] == [True, True, False, False]
 
 
 def test_short_rows_have_a_thread_each(gpu):

@@ -18,7 +18,7 @@ from weft.compile.frontend.guards.checks import (
     Watch,
     WholeWatch,
 )
-from weft.core.tensor import Tensor
+from weft.core.tensor import DeviceTensor, Tensor
 from weft.graph.state_cells import Cell, GradCell, Guard, NumberCell, SlotCell, SumCell
 
 
@@ -86,8 +86,8 @@ def tell_guards(guards: list[Guard], table: Table) -> list[Callable[[], bool]]:
 
 
 def tell_attribute(tensor: Any, name: str, value: Any, table: Table) -> None:
-    """Add a row for an attribute of a plain tensor, its own or its class's."""
-    if type(tensor) is not Tensor:
+    """Add a row for an attribute of a tensor of values, its own or its class's."""
+    if type(tensor) not in (Tensor, DeviceTensor):
         raise Unfit
     own = vars(tensor)
     of_class = name not in own and value is getattr(Tensor, name, MISSING)

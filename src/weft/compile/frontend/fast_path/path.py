@@ -15,14 +15,11 @@ from typing import Any
 import numpy as np
 
 from weft.compile.frontend.fast_path.cpython_layout import Layout, layout
-from weft.compile.frontend.fast_path.emit import HEADER, HOLDS, WENT, method, python
-from weft.compile.frontend.fast_path.guard_rows import (
-    tell_attribute,
-    tell_cell,
-    tell_guards,
-    tell_reads,
-)
+from weft.compile.frontend.fast_path.device_path import DevicePath
+from weft.compile.frontend.fast_path.emit import HOLDS, WENT, python
+from weft.compile.frontend.fast_path.guard_rows import tell_cell
 from weft.compile.frontend.fast_path.guard_table import Table, Unfit
+from weft.compile.frontend.fast_path.guarded_runs import MISS, GuardedRuns
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import NOWHERE, leaves, value_of
 from weft.compile.targets.cpu.executor import Executor
@@ -34,18 +31,12 @@ from weft.graph.state_cells import Cell, GradCell, NumberCell, SlotCell, commit
 from weft.runtime import allocation
 from weft.runtime.cpu import pool
 from weft.runtime.cpu.address import address
-from weft.runtime.cpu.buffers import SMALLEST, Lease, empty
-
-MISS: Any = object()  # the usual way has to be taken
-_NAMES = {
-    "data_name": "_data", "node_name": "_node", "interpreter_name": "_interpreter",
-    "grad_name": "grad",
-}  # fmt: skip
+from weft.runtime.cpu.buffers import SMALLEST, empty
 
 
 def fast_path_of(
     specialization: Any, args: tuple[Tensor, ...], settings: Any
-) -> FastPath | None:
+) -> GuardedRuns | None:
     """The fast path of a specialization that has just run with these arguments.
 
     None if it cannot have one.
@@ -57,35 +48,32 @@ def fast_path_of(
         return None
     if specialization.differentiable and mode.recording:
         return None  # it is to be recorded
-    if not isinstance(executor, Executor):
-        return None  # it is another target's
     try:
+        if not isinstance(executor, Executor):  # it is another target's
+            return DevicePath(specialization, executor, args, settings, attributes)
         return FastPath(specialization, executor, args, settings, attributes)
     except Unfit:
         return None
 
 
-class FastPath:
+class FastPath(GuardedRuns):
     """Runs of a specialization for one kind of arguments, while nothing has changed."""
 
     def __init__(
         self, specialization: Any, executor: Any, args: tuple[Tensor, ...],
         settings: Any, attributes: Layout,
     ) -> None:  # fmt: skip
-        self.specialization, self.executor = specialization, executor
-        self.settings = settings
+        super().__init__(specialization, settings)
+        self.executor = executor
         self.runs = executor.runs  # a run of the usual kind moves addresses
         self.lock, self.addresses = executor.lock, executor.addresses
-        self.emptied = bool(specialization.captured.emptied)
         self.fresh = [_maker(shape, kind) for _, shape, kind in executor.fresh]
         self._find_results()
         table = Table()
         self._tell_arguments(args, table)
         self._tell_variables(table)
         self._tell_results(table)
-        self.rest = tell_guards(specialization.captured.guards, table)
-        if specialization.reads is not None:
-            self.rest += tell_reads(specialization.reads, table)
+        self.tell_python(table)
         self._finish(table, len(args), attributes)
 
     def _find_results(self) -> None:
@@ -103,8 +91,7 @@ class FastPath:
             else:
                 self.made.append((0, self._known(ref, copied)))
         values = specialization.captured.values
-        alone = specialization.plain and len(values) == 1 and specialization.is_leaf
-        self.single = alone and type(values[0]) is Node
+        self.single = self.single and type(values[0]) is Node
         self.later: list[Any] = []  # variables, and their new values in the arena
         for name, ref, shared in executor.given_back:
             cell = specialization.cells[name]
@@ -144,10 +131,7 @@ class FastPath:
                 raise Unfit  # it was copied
         for cell, array in bound:
             tell_cell(cell, array, table)
-        seen = specialization.tensors
-        for name, values in (("_data", seen.arrays), ("_node", seen.nodes)):
-            for tensor, value in zip(seen.tensors, values, strict=True):
-                tell_attribute(tensor, name, value, table)
+        self.tell_tensors(table)
         self.numbers = [cell for cell, _ in bound if type(cell) is NumberCell]
 
     def _tell_results(self, table: Table) -> None:
@@ -160,17 +144,21 @@ class FastPath:
             if type(cell) is not GradCell:
                 raise Unfit
             table.gradient(cell.tensor, shape, dtype, start + 8 * slot)
-        self.storages = []
-        for name, _ in specialization.in_place:
-            cell = specialization.cells[name]
-            if type(cell) is not GradCell:
-                storage = cell.tensor.storage_record
-                tell_attribute(cell.tensor, "_storage", storage, table)
-                self.storages.append(storage)
+        self.tell_storages(table)
 
     def _finish(self, table: Table, count: int, attributes: Layout) -> None:
-        self.rows, row_of = table.finished()
-        self.alive = table.alive
+        spans = [edge for span in self.executor.spans for edge in span]
+        self.spans = np.array(spans or [0], np.int64)
+        slots = [slot for slot, _, _ in self.executor.fresh]
+        self.results = address(self.addresses) + 8 * np.array(slots or [0], np.int64)
+        words = {
+            "arguments": count, "spans": address(self.spans),
+            "many": len(self.executor.spans), "end": self.executor.end,
+            "results": address(self.results), "made": len(self.fresh),
+            "wanted": pool.default().wanted_at, "threads": self.executor.jobs.threads,
+            **self._launches(),
+        }  # fmt: skip
+        row_of = self.finish(table, attributes, words)
         self.cells = {row_of[id(cell.on[0]), cell.on[1]]: cell for cell in self.numbers}
         if len(self.cells) != len(self.numbers):
             raise Unfit  # one value decides several
@@ -179,27 +167,6 @@ class FastPath:
         self.shown = {row: cell.on[0][cell.on[1]] for row, cell in self.cells.items()}
         rows = {id(cell): row for row, cell in self.cells.items()}
         self.later = [(rows.get(id(cell)), cell, ref) for cell, ref in self.later]
-        spans = [edge for span in self.executor.spans for edge in span]
-        self.spans = np.array(spans or [0], np.int64)
-        slots = [slot for slot, _, _ in self.executor.fresh]
-        self.results = address(self.addresses) + 8 * np.array(slots or [0], np.int64)
-        offsets = attributes.offsets
-        words = {
-            "rows": address(self.rows), "count": len(self.rows), "arguments": count,
-            "tensor": id(Tensor), "array": id(np.ndarray), "lease": id(Lease),
-            "none": id(None), "get": python("PyDict_GetItemWithError"),
-            "values": attributes.values, "tag": attributes.tag,
-            "data": offsets["_data"], "node": offsets["_node"],
-            "interpreter": offsets["_interpreter"],
-            "spans": address(self.spans), "many": len(self.executor.spans),
-            "end": self.executor.end, **{k: id(name) for k, name in _NAMES.items()},
-            "results": address(self.results), "made": len(self.fresh), "went": 0,
-            "number": python("PyLong_FromLongLong"),
-            "wanted": pool.default().wanted_at, "threads": self.executor.jobs.threads,
-            **self._launches(),
-        }  # fmt: skip
-        self.header = np.array([words[name] for name in HEADER], np.int64)
-        self.again = method(driver().again, self.header)
         self.writes = bool(self.later or self.emptied or self.storages)
 
     def _launches(self) -> dict[str, int]:

@@ -18,6 +18,8 @@ class Blocks:
 
     threads: int = 256  # of a block whose threads each take iterations of their own
     vector: int = 16  # bytes that a thread loads and stores at once
+    long: int = 1 << 22  # elements from which waiting for memory is all that counts
+    long_loads: int = 2  # of a thread there: more hide what it computes with the first
     short_row: int = 128  # bytes of a row that one thread takes alone: a cache's line
     column: int = 8  # bytes of a row that a thread takes, where it sums columns
     columns: int = 1 << 16  # threads that must be left, to have several columns each
@@ -25,6 +27,7 @@ class Blocks:
     loads_again: int = 4  # the same, where a row is read again: more threads hide more
     least_row: int = 32  # threads of a row: a warp
     most_row: int = 512  # threads of a row: more wait for one another too long
+    held: int = 64  # numbers of rows that a thread keeps: more registers, fewer warps
     unknown_row: int = 256  # threads for rows whose length is an argument
     scratch: int = 4096  # bytes of a kernel's own memory: more would spill to DRAM
 

@@ -108,17 +108,19 @@ class AcceleratorDevice(Device):
 
     def _running(self, op: Op, *args: Any, **params: Any) -> Any:
         """Run an operator: by the launch that is known for such arguments, or anew."""
-        kinds = [a.kind if type(a) is DeviceArray else type(a) for a in args]
         items = tuple(params.items()) if params else ()
         try:
-            launch = self._launches.get((op, *kinds, items, config.strict_ieee))
+            found = self.launched(op, args, items)
         except TypeError:  # parameters that cannot be compared
             return self._on_host(op, args, params)
-        if launch is not None:
-            return launch(args)
-        return self._run_program(op, args, params, (op, *kinds, items))
+        return self._run_program(op, args, params, items) if found is None else found
 
-    def _run_program(self, op: Op, args: Any, params: Any, kinds: Any) -> Any:
+    def launched(self, op: Op, args: Sequence[Any], params: Any = ()) -> Any:
+        kinds = [a.kind if type(a) is DeviceArray else type(a) for a in args]
+        launch = self._launches.get((op, *kinds, params, config.strict_ieee))
+        return None if launch is None else launch(args)
+
+    def _run_program(self, op: Op, args: Any, params: Any, items: Any) -> Any:
         arrays = [a for a in args if isinstance(a, DeviceArray)]
         if not arrays and not any(isinstance(a, np.ndarray) for a in args):
             return self._on_host(op, args, params)
@@ -128,7 +130,7 @@ class AcceleratorDevice(Device):
         known = [p for p in patterns if p is not None]
         wholes = [p.whole for p in known if p.whole is not None]
         sizes, shapes = named_sizes([*[p.shape for p in known], *wholes])
-        key = (op, tuple(patterns), shapes, tuple(params.items()), config.strict_ieee)
+        key = (op, tuple(patterns), shapes, items, config.strict_ieee)
         found = None
         if not isinstance(op.lower, Library):  # which is chosen by sizes
             found = self._programs.get(key)
@@ -147,14 +149,25 @@ class AcceleratorDevice(Device):
         if found.program is None:
             return self._on_host(op, args, params)
         executor: Any = found.program.executor_for(feeds, sizes if wholes else None)
-        plain = [f is a for f, a in zip(feeds, args, strict=False)]
         if len(feeds) == len(args) and found.alone:
-            numbers = [p.number for p in known]
-            launch = executor.alone(numbers, self, like_of(args))
-            if launch is not None and all(map(operator.or_, plain, numbers)):
-                self._launches[(*kinds, config.strict_ieee)] = launch
+            self._keep_launch(executor, op, args, feeds, known, items)
         outputs, _ = executor.run(feeds, ())
         return outputs[0] if found.alone else tuple(outputs)
+
+    def _keep_launch(
+        self, executor: Any, op: Op, args: Any, feeds: Any, known: Any, items: Any
+    ) -> None:
+        """Keep a program's only launch for arguments of the same kinds.
+
+        Those must be read where they are: nothing was copied for the program.
+        """
+        numbers = [p.number for p in known]
+        if not all(map(operator.or_, map(_is_same_memory, feeds, args), numbers)):
+            return
+        launch = executor.alone(numbers, self, like_of(args))
+        if launch is not None:
+            kinds = [a.kind if type(a) is DeviceArray else type(a) for a in args]
+            self._launches[(op, *kinds, items, config.strict_ieee)] = launch
 
     def _make_room(self) -> None:
         if len(self._programs) >= PROGRAMS:
@@ -213,6 +226,13 @@ class AcceleratorDevice(Device):
         if isinstance(result, tuple):
             return tuple(self.pool.from_host(one) for one in result)
         return self.pool.from_host(result)
+
+
+def _is_same_memory(feed: DeviceArray, given: Any) -> bool:
+    """Whether a program is given an argument's memory, from its first element on."""
+    if not isinstance(given, DeviceArray):
+        return False
+    return feed.owner is given.owner and feed.address == given.address
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,18 @@ from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
 from weft.compile.program.strided_views import seen
 from weft.compile.targets import Replay
 from weft.compile.targets.cuda.cost_model import COST
+from weft.compile.targets.cuda.host_numbers import HostNumbers
 from weft.config import config
 from weft.core.size import evaluate
 from weft.graph.interpret import failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node
 from weft.runtime import argument_words
-from weft.runtime.cpu.address import address
-from weft.runtime.device_memory import DeviceArray, Pool
+from weft.runtime.device_memory import Block, DeviceArray, HostWord, Pool, whole
 
 ALIGNMENT = COST.blocks.vector
-RECORDINGS = 8  # of one stretch of launches, for as many sets of addresses
+MISSES = 32  # after which small arguments and outputs are copied to places of their own
+SMALL = 1 << 20  # bytes of such ones
+RECORDINGS = 16  # of one stretch of launches, for as many sets of addresses
 
 
 class Launch(NamedTuple):
@@ -54,7 +56,8 @@ class Stretch:
     """Launches that follow one another, and the recordings of them."""
 
     launches: list[Any] = field(default_factory=list)
-    slots: list[int] = field(default_factory=list)  # whose addresses may change
+    slots: list[int] = field(default_factory=list)  # of what it reads and writes
+    moving: list[int] = field(default_factory=list)  # those of other addresses each run
     recordings: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -146,7 +149,7 @@ class Executor:
         layout = plan.layout
         self.graph, self.sizes = layout.lowered.graph, layout.sizes
         self.arena = pool.empty((max(layout.layout.nbytes, 1),), np.uint8)
-        self.flag = pool.empty((1,), np.int64) if plan.may_fail else None
+        self.flag = HostWord(pool) if plan.may_fail else None
         self.constants: dict[Node, DeviceArray] = {}
         self.addresses = [0] * len(layout.slot_of)
         places: dict[Any, int] = {**layout.places, **layout.scratch}
@@ -160,9 +163,15 @@ class Executor:
         self.staged: dict[int, Any] = {}  # copies of the host's arrays, and their bits
         self.input_slots = [layout.places.get(n, -1) for n in self.graph.inputs]
         self.fresh = [
-            (n, layout.places[n], resolve(n.shape, self.sizes), n.dtype.np)
+            (n, layout.places[n], whole(resolve(n.shape, self.sizes), n.dtype.np))
             for n in layout.fresh
         ]
+        self.host: list[int] = []  # the variables that are the host's
+        self.numbers = HostNumbers(layout.lowered, self.host, self.sizes)
+        self.recordings: dict[tuple[int, ...], list[Any]] = {}
+        self.misses = 0  # stretches that ran at addresses without a recording
+        self.settled: dict[int, DeviceArray] = {}  # places of arguments and outputs
+        self.on_device = not any(isinstance(part, HostCall) for part in plan.parts)
         if not layout.lowered.reads:
             self._bind([])
 
@@ -183,46 +192,61 @@ class Executor:
         return sum(math.prod(shape) * n.dtype.itemsize for n, shape in fresh)
 
     def alone(self, numbers: Sequence[bool], device: Any, like: Any) -> Any:
-        """The only launch as a function of arrays; None if there is more to a run.
+        """The launches as a function of arrays; None if there is more to a run.
 
         Arguments that are ``numbers`` are made by ``device``, in the dtype ``like``.
+        The function returns None for arrays that begin at other addresses than
+        kernels need.
         """
         parts = self.plan.parts
         if len(parts) != 1 or not isinstance(parts[0], Stretch) or len(self.fresh) != 1:
             return None
-        one = parts[0].launches[0] if len(parts[0].launches) == 1 else None
-        if not isinstance(one, Launch) or one.function.checks or any(one.offsets):
+        node, out, kind = self.fresh[0]
+        if list(self.graph.outputs) != [node] or self.flag is not None:
             return None
-        node, out, shape, dtype = self.fresh[0]
-        places = {slot: k for k, slot in enumerate(self.input_slots)}
-        known = {out, *self.input_slots}
-        if list(self.graph.outputs) != [node] or not known.issuperset(one.slots):
-            return None
-        if -1 in places:  # an argument that is not read
-            return None
-        order = [(k, places.get(slot, -1)) for k, slot in enumerate(one.slots)]
-        empty, launch, words = self.pool.empty, self.runtime.launch, one.arguments
-        number = device.number
-
-        some = any(numbers)
+        moving = {**{slot: k for k, slot in enumerate(self.input_slots)}, out: -1}
+        launches: list[Callable[[], None]] = []
+        order: list[tuple[Any, int, int, int]] = []  # where each address goes
+        for one in parts[0].launches:
+            put, where, launch = self._prepared(one)
+            launches.append(launch)
+            for k, slot, offset in where:
+                if slot in moving:
+                    order.append((put, k, moving[slot], offset))
+                else:
+                    put[k] = self.addresses[slot] + offset
+        number, make, some = device.number, self.pool.made, any(numbers)
 
         def run(args: Sequence[Any]) -> Any:
             if some:
                 pairs = zip(args, numbers, strict=True)
                 args = [number(a, like) if n else a for a, n in pairs]
-            made = empty(shape, dtype)
+            made = make(kind)
             with self.lock:
-                for k, at in order:
-                    place = address((made if at < 0 else args[at]).outline)
+                for put, k, at, offset in order:
+                    place = made.address if at < 0 else args[at].address
                     if place % ALIGNMENT:
-                        break
-                    words[k] = place
-                else:
-                    launch(one.function.handle, one.blocks, one.threads, words)
-                    return made
-            return self.run(args, ())[0][0]
+                        return None
+                    put[k] = place + offset
+                for launch in launches:
+                    launch()
+            return made
 
         return run
+
+    def _prepared(self, one: Any) -> tuple[Any, list[tuple[int, int, int]], Any]:
+        """A list of addresses, which slot and offset is where, and the launch of it."""
+        places = self.layout.places
+        if not isinstance(one, Launch):
+            slots = dict.fromkeys(places[node] for node in one.nodes)
+            run = functools.partial(one.run, self.runtime, places, self.addresses)
+            return self.addresses, [(slot, slot, 0) for slot in slots], run
+        where = list(zip(range(len(one.slots)), one.slots, one.offsets, strict=True))
+        launch = self.runtime.prepared(
+            one.function.handle, one.blocks, one.threads, one.arguments
+        )
+        words: Any = one.arguments
+        return memoryview(words), where, launch
 
     def run(
         self,
@@ -234,17 +258,18 @@ class Executor:
     ) -> tuple[list[Any], dict[str, Any]]:
         """The outputs, and new values by name of variables not written in place."""
         with self.lock:  # memory is for one run at a time
-            return self._run(feeds, held, write)
+            return self._run(feeds, held, state_buffers, write)
 
     def _run(
         self,
         feeds: Sequence[Any],
         held: Sequence[Any],
+        state_buffers: Sequence[Any],
         write: Callable[[dict[str, Any]], None] | None,
     ) -> tuple[list[Any], dict[str, Any]]:
-        values, changed = self._given(feeds, held)
+        values, changed = self._given(feeds, held, state_buffers)
         if self.flag is not None:
-            self.runtime.clear(self.flag.address, 8)
+            self.flag.value[0] = 0
         for part in self.plan.parts:
             if part is None:
                 self._check(feeds, held)
@@ -252,12 +277,14 @@ class Executor:
                 self._launch(part)
             else:
                 self._call(part.node, values)
+        for node, slot, _ in self.fresh:
+            if slot in self.settled:
+                array, place = values[node], self.settled[slot]
+                self.runtime.copy(array.address, place.address, array.nbytes)
         outputs = self._outputs(values)
-        for node in self.layout.lowered.writes:
-            variable = node.params["variable"]
-            if variable.name not in changed and variable not in self.written:
-                value = self._value(node.inputs[0], values)
-                changed[variable.name] = self._own(value)
+        changed |= self.numbers.after(held)
+        for name, node in self.copied:
+            changed[name] = self._own(self._value(node, values))
         if write is not None:
             write(changed)
         return outputs, changed
@@ -265,31 +292,66 @@ class Executor:
     # -- values
 
     def _given(
-        self, feeds: Sequence[Any], held: Sequence[Any]
+        self, feeds: Sequence[Any], held: Sequence[Any], state_buffers: Sequence[Any]
     ) -> tuple[dict[Node, Any], dict[str, Any]]:
         """Values that no step computes, by node; and memory for outputs."""
-        feeds, held = self._staged(feeds, held)
-        if len(held) != len(self.bound) or not all(map(operator.is_, held, self.bound)):
-            self._bind(held)
+        self._hold(held)
         values, changed = dict(self.known), dict(self.moved)
-        for name, node, slot, shape, dtype in self.written_only:
-            values[node] = changed[name] = array = self.pool.empty(shape, dtype)
+        for k, name, node, slot, kind in self.written_only:
+            array = state_buffers[k] if state_buffers else None
+            if array is None or array.kind != kind.kind or not _fits(array):
+                array = self.pool.made(kind)
+            values[node] = changed[name] = array
             self.addresses[slot] = array.address
-        for node, slot, array in zip(
-            self.graph.inputs, self.input_slots, feeds, strict=True
+        for k, (node, slot, array) in enumerate(
+            zip(self.graph.inputs, self.input_slots, feeds, strict=True)
         ):
-            if not _fits(array) or (self.spans and _overlaps(array, self.spans)):
+            if type(array) is not DeviceArray:
+                array = self._staged(~k, array)
+            if not _fits(array) or (self.spans and self._is_state(array)):
                 array = self._own(array)
             values[node] = array
             if slot >= 0:
-                self.addresses[slot] = array.address
-        for node, slot, shape, dtype in self.fresh:
-            values[node] = array = self.pool.empty(shape, dtype)
-            self.addresses[slot] = array.address
+                place = self._place_of(slot, array)
+                self.addresses[slot] = place.address
+                if place is not array:
+                    self.runtime.copy(place.address, array.address, array.nbytes)
+        for node, slot, kind in self.fresh:
+            values[node] = array = self.pool.made(kind)
+            self.addresses[slot] = self._place_of(slot, array).address
         return values, changed
 
-    def _bind(self, held: Sequence[Any]) -> None:
-        """Take variables' arrays, for this run and for those that give the same."""
+    def _place_of(self, slot: int, array: DeviceArray) -> DeviceArray:
+        """The memory that launches have for an argument or an output.
+
+        It is the array itself, as long as these come back at addresses that were there
+        before. Else small ones have places of their own, so that recordings serve.
+        """
+        if self.misses < MISSES or not self.on_device:
+            return array
+        if not 0 < array.nbytes <= SMALL:
+            return array
+        if slot not in self.settled:
+            self.settled[slot] = self.pool.empty(array.shape, array.dtype)
+        return self.settled[slot]
+
+    def _hold(self, held: Sequence[Any]) -> None:
+        """Take variables' arrays; only numbers where they are those of before."""
+        if len(held) == len(self.bound) and all(map(operator.is_, held, self.bound)):
+            for k in self.host:
+                self._staged(k, held[k])
+            return
+        host = [k for k, array in enumerate(held) if type(array) is not DeviceArray]
+        if host != self.host:
+            self.host = host
+            self.numbers = HostNumbers(self.layout.lowered, host, self.sizes)
+        arrays = list(held)
+        for k in host:
+            arrays[k] = self._staged(k, held[k])
+        self.bound = list(held) if self._bind(arrays) else []
+
+    def _bind(self, held: Sequence[Any]) -> bool:
+        """Take variables' arrays; return whether all are used where they are."""
         layout, lowered = self.layout, self.layout.lowered
         self.known: dict[Node, Any] = {}
         self.moved: dict[str, Any] = {}  # state that is computed elsewhere
@@ -314,44 +376,59 @@ class Executor:
             if variable in memory:
                 self.known[node] = memory[variable]
             else:
-                slot = layout.slot_of[variable]
-                shape = resolve(node.shape, self.sizes)
-                one = (variable.name, node, slot, shape, node.dtype.np)
-                self.written_only.append(one)
+                slot, name = layout.slot_of[variable], variable.name
+                kind = whole(resolve(node.shape, self.sizes), node.dtype.np)
+                at = lowered.unread.index(variable)
+                self.written_only.append((at, name, node, slot, kind))
         for variable, array in memory.items():
             if variable in layout.slot_of:
                 self.addresses[layout.slot_of[variable]] = array.address
-        copied = any(a is not b for a, b in zip(memory.values(), held, strict=True))
-        self.bound = [] if copied else list(held)
+        known = {*self.moved, *[v.name for v in self.written]}
+        known |= {*self.numbers.names, *[name for _, name, *_ in self.written_only]}
+        writes = [(n.params["variable"].name, n.inputs[0]) for n in lowered.writes]
+        self.copied = [(name, node) for name, node in writes if name not in known]
+        self.owners = {array.owner for array in memory.values()}
+        self._find_recordings(tuple(array.address for array in memory.values()))
+        return all(map(operator.is_, memory.values(), held))
 
-    def _staged(
-        self, feeds: Sequence[Any], held: Sequence[Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The arrays, with those of the host copied to where they were before.
+    def _find_recordings(self, addresses: tuple[int, ...]) -> None:
+        """Choose the recordings for these addresses of variables.
+
+        They differ by the addresses that are other ones in each run.
+        """
+        moving = set(self.input_slots) | {slot for _, slot, _ in self.fresh}
+        moving |= {slot for *_, slot, _ in self.written_only}
+        stretches = [part for part in self.plan.parts if isinstance(part, Stretch)]
+        if len(self.recordings) >= RECORDINGS:
+            self.recordings.clear()
+        kept = self.recordings.setdefault(addresses, [{} for _ in stretches])
+        for stretch, recordings in zip(stretches, kept, strict=True):
+            stretch.recordings = recordings
+            stretch.moving = [
+                n for n in stretch.slots if n in moving or not self.on_device
+            ]
+
+    def _is_state(self, array: DeviceArray) -> bool:
+        """Whether an array shares memory with state that is written in place."""
+        if type(array.owner) is Block and array.owner not in self.owners:
+            return False
+        return _overlaps(array, self.spans)
+
+    def _staged(self, key: int, array: np.ndarray) -> DeviceArray:
+        """A copy of the host's array, where it was before.
 
         Numbers are the host's, such as a learning rate. They are copied if they have
         changed.
         """
-        arrays = [*feeds, *held]
-        if not any(type(a) is not DeviceArray for a in arrays):
-            return feeds, held
-        for k, array in enumerate(arrays):
-            if type(array) is DeviceArray:
-                continue
-            bits = array.tobytes()
-            before, place = self.staged.get(k, (None, None))
-            if (
-                place is None
-                or place.shape != array.shape
-                or place.dtype != array.dtype
-            ):
-                before, place = None, self.pool.empty(array.shape, array.dtype)
-            if bits != before:
-                if array.size:
-                    self.runtime.upload(place.address, np.ascontiguousarray(array))
-                self.staged[k] = bits, place
-            arrays[k] = place
-        return arrays[: len(feeds)], arrays[len(feeds) :]
+        bits = array.tobytes()
+        before, place = self.staged.get(key, (None, None))
+        if place is None or place.shape != array.shape or place.dtype != array.dtype:
+            before, place = None, self.pool.empty(array.shape, array.dtype)
+        if bits != before:
+            if array.size:
+                self.runtime.upload(place.address, np.ascontiguousarray(array))
+            self.staged[key] = bits, place
+        return place
 
     def _own(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy."""
@@ -407,13 +484,14 @@ class Executor:
         if len(stretch.launches) == 1:
             self._each(stretch)
             return
-        addresses = [self.addresses[slot] for slot in stretch.slots]
+        addresses = [self.addresses[slot] for slot in stretch.moving]
         key = (config.matmul_precision, *addresses)
         found = stretch.recordings.get(key)
         if found is not None and found is not False:
             found()
             return
         if found is None:  # these addresses are new
+            self.misses += 1
             if len(stretch.recordings) >= RECORDINGS:
                 stretch.recordings.pop(next(iter(stretch.recordings)))
             stretch.recordings[key] = False
@@ -481,7 +559,8 @@ class Executor:
         Nothing was written back by then. The graph is run again by the interpreter,
         which knows the value, the axis and the line.
         """
-        if self.flag is None or not self.pool.to_host(self.flag)[0]:
+        self.runtime.wait()
+        if self.flag is None or not self.flag.value[0]:
             return
         arrays, variables = (
             [self._to_host(a) for a in given] for given in (feeds, held)
@@ -493,7 +572,7 @@ class Executor:
         self, steps: Sequence[Any], feeds: Sequence[Any], held: Sequence[Any]
     ) -> list[float]:
         """The seconds that each step takes, in a run of one step after the other."""
-        values, _ = self._given(feeds, held)
+        values, _ = self._given(feeds, held, ())
         queue = [
             one
             for part in self.plan.parts

@@ -10,7 +10,8 @@ error flag is there where the kernel checks indices or divisors.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
@@ -20,11 +21,14 @@ from weft.compile.emit.control_flow import F32, I1, I32, I64, VOID, i64, loop, w
 from weft.compile.emit.isa import Isa
 from weft.compile.emit.kernel import KernelEmitter, pointer_to
 from weft.compile.loop.ir import (
+    Buffer,
+    Choice,
     For,
     Kernel,
     Load,
     Set,
     Store,
+    When,
     block_size,
     combined,
     statements,
@@ -33,6 +37,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.lower.values import identity
 from weft.compile.targets.cuda.cost_model import COST
+from weft.core.size import Size, same_shape
 from weft.dtype import DType
 
 WARP = 32
@@ -117,6 +122,15 @@ def shared_memory(module: ir.Module, name: str, element: Any, count: int) -> Any
     return memory
 
 
+class _Held(NamedTuple):
+    """An element that a thread has loaded: its place, and the turn of the loop."""
+
+    memory: str
+    dtype: DType
+    at: tuple[Any, ...]
+    turn: tuple[str, int]
+
+
 class _Emitter(KernelEmitter):
     """One kernel; ``block`` threads run each iteration of its parallel loops."""
 
@@ -129,6 +143,13 @@ class _Emitter(KernelEmitter):
         self.shared = _is_reread(kernel)  # threads may read what others have stored
         self.apart = False  # inside a loop that threads share
         self.totals: Any = None  # the memory in which threads combine
+        self.held: dict[_Held, Any] = {}  # what a thread has loaded
+        self.turn: Any = None  # of such a loop: its variable, and how far it is
+        self.steady = {*dict(kernel.parallel), *self.sizes}  # the same in all loops
+        loops = [s for s in statements(kernel.body) if isinstance(s, (For, When))]
+        self.holds = all(
+            isinstance(s, For) and s.times and isinstance(s.extent, int) for s in loops
+        )
 
     def run(self) -> ir.Function:
         kernel = self.kernel
@@ -224,19 +245,90 @@ class _Emitter(KernelEmitter):
         self.apart = True
         extent, count = self.index(stmt.extent), max(stmt.vector, 1)
         first = b.mul(self.thread, i64(count), flags=["nsw"])
-        step = i64(stmt.threads * count)
-        with loop(b, first, extent, step, name=stmt.var) as i:
-            for k in range(count):  # the extent is a multiple
-                place = b.add(i, i64(k), flags=["nsw"]) if k else i
-                self.symbols[stmt.var] = place
-                with self._scope():
-                    self._body(stmt.body)
+        if stmt.times and isinstance(stmt.extent, int):
+            self._write_out(stmt, first)
+            if not self.holds:
+                self.held.clear()
+        elif stmt.times:
+            self._share_out_block(stmt, first)
+        else:
+            step = i64(stmt.threads * count)
+            with loop(b, first, extent, step, name=stmt.var) as i:
+                for _ in self._turns(stmt, i, range(count)):
+                    self._body(stmt.body)  # the extent is a multiple
         self.apart = False
         for s, place, start in zip(sets, places, starts, strict=True):
             total = self._combined(s, b.load(place))
             b.store(self._pair(s, start, total), place)
         if self.shared:
             barrier(b)
+
+    def _share_out_block(self, stmt: For, first: Any) -> None:
+        """A loop that is written out, where all its iterations exist."""
+        b, extent = self.b, self.index(stmt.extent)
+        count = stmt.threads * stmt.vector * stmt.times
+        whole = b.icmp_signed("==", extent, i64(count))
+        with b.if_else(whole) as (all_there, some):
+            with all_there:
+                self._write_out(stmt, first)
+                self.held.clear()
+            with some, loop(b, self.thread, extent, i64(stmt.threads)) as i:
+                for _ in self._turns(stmt._replace(times=0), i, [0]):
+                    self._body(stmt.body)
+
+    def _write_out(self, stmt: For, first: Any) -> None:
+        """A thread's iterations; it loads what it can before all else."""
+        step, count = stmt.threads * stmt.vector, stmt.vector
+        turns = [n * step + k for n in range(stmt.times) for k in range(count)]
+        values = list(subvalues(v for s in stmt.body for v in values_of(s)))
+        loads = [v for v in values if self._may_be_held(v, stmt.var)]
+        if not any(isinstance(v, Choice) for v in values):  # of what must not be read
+            for _ in self._turns(stmt, first, turns):
+                for load in dict.fromkeys(loads):
+                    self._compute(load)
+        for _ in self._turns(stmt, first, turns):
+            self._body(stmt.body)
+
+    def _turns(self, stmt: For, first: Any, turns: Sequence[int]) -> Iterator[int]:
+        """Distances from a thread's first iteration, each with the loop's variable."""
+        for turn in turns:
+            at = self.b.add(first, i64(turn), flags=["nsw"]) if turn else first
+            self.symbols[stmt.var] = at
+            self.turn = (stmt.var, turn) if stmt.times else None
+            with self._scope():
+                yield turn
+        self.turn = None
+
+    def _may_be_held(self, value: Any, var: str) -> bool:
+        """Whether it is an element whose place the loop's variable decides."""
+        if not isinstance(value, Load):
+            return False
+        names = {name for n in value.at if isinstance(n, Size) for name in n.symbols}
+        return var in names and names <= self.steady | {var}
+
+    def _compute(self, value: Any) -> Any:
+        if self.turn is None or not self._may_be_held(value, self.turn[0]):
+            return super()._compute(value)
+        buffer = value.buffer
+        key = _Held(self._memory(buffer), buffer.dtype, value.at, self.turn)
+        if key not in self.held:
+            self.held[key] = super()._compute(value)
+        return self.held[key]
+
+    def _memory(self, buffer: Buffer) -> str:
+        return self.kernel.takers.get(buffer.name, buffer.name)
+
+    def _forget(self, stmt: Store) -> None:
+        """Forget what was loaded from where a statement stores.
+
+        Other turns of its loop store to other elements.
+        """
+        memory, kind = self._memory(stmt.buffer), stmt.buffer.dtype
+        for key in list(self.held):
+            alike = kind is key.dtype and same_shape(stmt.at, key.at)
+            apart = alike and self.turn is not None and key.turn != self.turn
+            if key.memory == memory and not apart:
+                del self.held[key]
 
     def _look_ahead(self, stmt: For) -> None:
         """A loop over a condition, that as many threads as there are look for.
@@ -277,6 +369,10 @@ class _Emitter(KernelEmitter):
             barrier(b)
 
     def _store(self, stmt: Store) -> None:
+        self._store_by_threads(stmt)
+        self._forget(stmt)
+
+    def _store_by_threads(self, stmt: Store) -> None:
         if self.block == 1 or self.apart or stmt.buffer.scratch:
             super()._store(stmt)
             return

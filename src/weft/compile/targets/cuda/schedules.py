@@ -74,12 +74,24 @@ def flat_schedule(kernel: Kernel) -> Kernel:
 
 
 def _in_vectors(kernel: Kernel, loop: For) -> Kernel:
-    """Threads of as many neighbouring elements as the widest load holds."""
+    """Threads of as many neighbouring elements as the widest load holds.
+
+    In long loops each thread has several such loads, a block's threads apart.
+    """
+    long = (hinted((loop.extent,)) or [0])[0] >= _COST.long
     kernel = counted_by_launch(kernel, loop)
     widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
     count = _COST.vector // max(widest, 2)
     if count < 2:
         return parallelise(kernel, loop.var)
+    if long and _COST.long_loads > 1:
+        threads, times = _COST.threads, _COST.long_loads
+        size = threads * times * count
+        kernel = tile(kernel, loop.var, size, names=("block", "i"))
+        kernel = parallelise(kernel, "block")
+        (inner,) = kernel.body
+        inner = inner._replace(vector=count, threads=threads, times=times)
+        return kernel._replace(body=[inner])
     kernel = tile(kernel, loop.var, count, names=("thread", "i"))
     kernel = parallelise(kernel, "thread")
     (inner,) = kernel.body
@@ -224,7 +236,27 @@ def _on_threads(kernel: Kernel) -> Kernel:
     loads = _COST.loads if len(rows) == 1 else _COST.loads_again
     count = max(known, default=0) // max(vector, 1) // loads
     threads = _threads(count) if known else _COST.unknown_row
-    return kernel._replace(body=_marked(kernel.body, threads, vector))
+    threads, times = _times(rows, threads, vector)
+    return kernel._replace(body=_marked(kernel.body, threads, vector, times))
+
+
+def _times(rows: list[For], threads: int, vector: int) -> tuple[int, int]:
+    """The threads of a block, and how often each of them goes on along all rows.
+
+    There are more threads than given where each would keep too much in registers. It is
+    0 times if that is not enough, or if not all go on as often.
+    """
+    extent, step = rows[0].extent, threads * vector
+    if not step or any(isinstance(s.extent, Size) or s.extent != extent for s in rows):
+        return threads, 0
+    values = subvalues(v for row in rows for s in row.body for v in values_of(s))
+    arrays = {v.buffer.name for v in values if isinstance(v, Load)}
+    while step <= _COST.most_row * vector:
+        times, rest = divmod(extent, step)
+        if times and not rest and times * vector * len(arrays) <= _COST.held:
+            return step // vector, times
+        step *= 2
+    return threads, 0
 
 
 def _vector(kernel: Kernel, rows: list[For]) -> int:
@@ -276,13 +308,13 @@ def _unrolled(body: list[Any]) -> list[Any]:
     return stmts
 
 
-def _marked(body: list[Any], threads: int, vector: int) -> list[Any]:
+def _marked(body: list[Any], threads: int, vector: int, times: int) -> list[Any]:
     stmts = []
     for stmt in body:
         if isinstance(stmt, For) and _is_row(stmt):
-            stmt = stmt._replace(threads=threads, vector=vector)
+            stmt = stmt._replace(threads=threads, vector=vector, times=times)
         elif isinstance(stmt, (For, When)):
-            stmt = stmt._replace(body=_marked(stmt.body, threads, vector))
+            stmt = stmt._replace(body=_marked(stmt.body, threads, vector, times))
         stmts.append(stmt)
     return stmts
 
