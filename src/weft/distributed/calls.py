@@ -1,0 +1,254 @@
+"""A model's forward as a list of calls, recorded from one run on an example.
+
+    token, position = call token(0), call position(1)      layers are called as a whole,
+    2 = add(token, position)                               operators between them are
+    3 = call blocks.0(2)                                   calls of their own
+
+The list can be cut (``pipelining.pipeline``), searched for layers that can work on parts
+(``tensor.parallel.found_styles``) and counted (``planning.measured_work``). Values have
+numbers, in the order in which they come about.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import weft
+from weft.autograd.graph import saved_tensors_hooks
+from weft.core.mode import observe
+from weft.core.op import Op, TensorType
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError
+from weft.nn import Module
+from weft.runtime import allocation
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """A value by its number."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A parameter or buffer of the model by its path."""
+
+    path: str
+
+
+@dataclasses.dataclass
+class Call:
+    """A call of a layer (``path``) or of an operator (``op``).
+
+    ``args`` and ``kwargs`` have references in place of tensors. Of everything inside:
+    ``flops`` operations, ``moved`` bytes that are read and written, ``kept`` bytes that
+    backward needs, and the number of operators.
+    """
+
+    op: Op | None
+    path: str
+    args: Any
+    kwargs: dict[str, Any]
+    outs: tuple[int, ...] = ()
+    flops: float = 0.0
+    moved: float = 0.0
+    kept: float = 0.0
+    operators: int = 0
+
+    def reads(self) -> Iterator[Any]:
+        """The references among the arguments."""
+        for leaf in weft.tree_flatten((self.args, self.kwargs))[0]:
+            if isinstance(leaf, (Ref, Held)):
+                yield leaf
+
+
+@dataclasses.dataclass
+class Calls:
+    """Calls in order; ``inputs`` and ``output`` say what goes in and comes out."""
+
+    calls: list[Call]
+    inputs: tuple[int, ...]
+    output: Any
+    types: dict[int, TensorType]
+
+    def outputs(self) -> set[int]:
+        """The numbers of the values that come out."""
+        leaves = weft.tree_flatten(self.output)[0]
+        return {leaf.number for leaf in leaves if isinstance(leaf, Ref)}
+
+
+def filled(tree: Any, values: Mapping[int, Any], module: Any) -> Any:
+    """Arguments with values in place of references."""
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, Ref):
+            return values[leaf.number]
+        return _at(module, leaf.path) if isinstance(leaf, Held) else leaf
+
+    return weft.tree_map(one, tree)
+
+
+def _at(module: Any, path: str) -> Any:
+    owner, _, name = path.rpartition(".")
+    return getattr(module.get_submodule(owner), name)
+
+
+def run(calls: list[Call], values: dict[int, Any], module: Any) -> None:
+    """Do calls on values, and enter their results."""
+    for call in calls:
+        args = filled(call.args, values, module)
+        if call.op is not None:
+            out = call.op(*args, **call.kwargs)
+        else:
+            kwargs = filled(call.kwargs, values, module)
+            out = module.get_submodule(call.path)(*args, **kwargs)
+        for number, value in zip(call.outs, _tensors(out), strict=True):
+            values[number] = value
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [x for x in weft.tree_flatten(tree)[0] if isinstance(x, Tensor)]
+
+
+def recorded(
+    module: Module, args: tuple[Any, ...], layers: Mapping[str, Module]
+) -> Calls:
+    """The calls of ``module(*args)``, in which ``layers`` are called as a whole.
+
+    >>> from weft.distributed.calls import recorded
+    >>> net = weft.nn.Sequential(weft.nn.Linear(2, 3), weft.nn.ReLU())
+    >>> found = recorded(net, (weft.ones(1, 2),), {"0": net[0]})
+    >>> [call.path or call.op.name for call in found.calls]
+    ['0', 'relu']
+    """
+    run = _Recorder(module, args)
+    handles: list[Any] = []
+    for path, layer in layers.items():
+        handles += [
+            layer.register_forward_pre_hook(
+                lambda mod, args, kwargs, path=path: run.enter(path, args, kwargs),
+                with_kwargs=True,
+            ),
+            layer.register_forward_hook(
+                lambda mod, args, out, path=path: run.leave(path, out)
+            ),
+        ]
+    try:
+        with (
+            weft.enable_grad(), saved_tensors_hooks(run.saved, lambda kept: kept),
+            observe(run.note),
+        ):  # fmt: skip
+            out = module(*args)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return run.finish(out)
+
+
+class _Recorder:
+    """Numbers the values of a run, and notes its calls."""
+
+    def __init__(self, module: Module, args: tuple[Any, ...]) -> None:
+        self.alive: list[Tensor] = []  # so that no two have one identity
+        self.numbers: dict[int, int] = {}
+        self.types: dict[int, TensorType] = {}
+        self.versions: list[tuple[Tensor, int, str]] = []
+        self.calls: list[Call] = []
+        self.inside: list[tuple[str, Call]] = []  # layers under way
+        self.between = Call(None, "", (), {})  # the last call
+        named = (*module.named_parameters(), *module.named_buffers())
+        self.held = {id(x): path for path, x in named}
+        self.counted = {id(allocation.owner(x._data)) for _, x in named}
+        self.owners: list[Any] = []
+        self.inputs = tuple(self._new(x) for x in _tensors(args))
+
+    def _new(self, x: Tensor) -> int:
+        number = len(self.types)
+        self.alive.append(x)
+        self.numbers[id(x)] = number
+        self.types[number] = TensorType(tuple(x.shape), x.dtype)
+        return number
+
+    def _named(self, tree: Any) -> Any:
+        return weft.tree_map(self._name, tree)
+
+    def _name(self, x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        if id(x) in self.numbers:
+            return Ref(self.numbers[id(x)])
+        if id(x) in self.held:
+            return Held(self.held[id(x)])
+        if x.requires_grad:
+            raise ArgumentError(
+                f"pipeline: a tensor of shape {tuple(x.shape)} comes from no input and "
+                "no parameter of the model; keep it as a parameter or buffer"
+            )
+        self.alive.append(x)
+        return x.detach()
+
+    def enter(self, path: str, args: Any, kwargs: Any) -> None:
+        """A layer begins; of layers inside of layers the outermost counts."""
+        call = Call(None, path, (), {})
+        if not self.inside:
+            call.args, call.kwargs = self._named(args), self._named(kwargs)
+        self.inside.append((path, call))
+
+    def leave(self, path: str, out: Any) -> None:
+        """A layer is done."""
+        _, call = self.inside.pop()
+        if not self.inside:
+            self._add(call, out)
+        else:
+            outer = self.inside[-1][1]
+            outer.flops += call.flops
+
+    def _add(self, call: Call, out: Any) -> None:
+        call.outs = tuple(self._new(x) for x in _tensors(out))
+        for x in _tensors(out):
+            self.versions.append((x, x._version, call.path or call.op.name))  # type: ignore[union-attr]
+        self.calls.append(call)
+
+    def note(self, op: Op, args: Any, params: dict[str, Any], out: Any) -> None:
+        """An operator ran."""
+        if self.inside:
+            call = self.inside[0][1]
+        else:
+            call = Call(op, "", self._named(tuple(args)), dict(params))
+        outs = out if type(out) is tuple else (out,)
+        call.operators += 1
+        if op.facts.flops is not None:
+            shapes = [tuple(a.shape) for a in args if isinstance(a, Tensor)]
+            call.flops += float(math.prod(op.facts.flops(tuple(outs[0].shape), *shapes)))
+        elif not op.view:
+            call.flops += float(op.facts.cost * outs[0].numel())
+        if op.view is not True:
+            call.moved += sum(one.nbytes for one in outs)
+            call.moved += sum(a.nbytes for a in args if isinstance(a, Tensor))
+        self.between = call
+        if not self.inside:
+            self._add(call, out)
+
+    def saved(self, x: Tensor) -> Tensor:
+        """The tape keeps a tensor: its memory counts once, unless a parameter's."""
+        owner = allocation.owner(x._data)
+        if id(owner) not in self.counted:
+            self.counted.add(id(owner))
+            self.owners.append(owner)
+            call = self.inside[0][1] if self.inside else self.between
+            call.kept += owner.nbytes
+        return x
+
+    def finish(self, out: Any) -> Calls:
+        """All calls."""
+        for x, version, name in self.versions:
+            if x._version != version:
+                raise ArgumentError(
+                    f"pipeline: a result of {name} is changed in place between layers, "
+                    "which a list of calls does not show; make a new tensor there"
+                )
+        return Calls(self.calls, self.inputs, self._named(out), self.types)
