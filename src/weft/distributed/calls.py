@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import weft
@@ -44,15 +45,17 @@ class Held:
 class Call:
     """A call of a layer (``path``) or of an operator (``op``).
 
-    ``args`` and ``kwargs`` have references in place of tensors. Of everything inside:
-    ``flops`` operations, ``moved`` bytes that are read and written, ``kept`` bytes that
-    backward needs, and the number of operators.
+    ``args`` and ``kwargs`` have references in place of tensors; ``within`` is the part
+    of the model that does the call. Of everything inside: ``flops`` operations,
+    ``moved`` bytes that are read and written, ``kept`` bytes of results that backward
+    needs, the number of operators, and the parameters that backward needs.
     """
 
     op: Op | None
     path: str
     args: Any
     kwargs: dict[str, Any]
+    within: str = ""
     outs: tuple[int, ...] = ()
     flops: float = 0.0
     moved: float = 0.0
@@ -68,12 +71,18 @@ class Call:
 
 @dataclasses.dataclass
 class Calls:
-    """Calls in order; ``inputs`` and ``output`` say what goes in and comes out."""
+    """Calls in order; ``inputs`` and ``output`` say what goes in and comes out.
+
+    ``wanted`` are the values that have gradients, ``needs`` the parameters that
+    backward needs, by the part of the model that has used them.
+    """
 
     calls: list[Call]
     inputs: tuple[int, ...]
     output: Any
     types: dict[int, TensorType]
+    wanted: set[int]
+    needs: dict[str, set[str]]
 
     def outputs(self) -> set[int]:
         """The numbers of the values that come out."""
@@ -115,9 +124,14 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def recorded(
-    module: Module, args: tuple[Any, ...], layers: Mapping[str, Module]
+    module: Module,
+    args: tuple[Any, ...],
+    layers: Mapping[str, Module],
+    parts: Mapping[str, Module] = MappingProxyType({}),
 ) -> Calls:
     """The calls of ``module(*args)``, in which ``layers`` are called as a whole.
+
+    Of ``parts`` of the model it is noted which calls they do.
 
     >>> from weft.distributed.calls import recorded
     >>> net = weft.nn.Sequential(weft.nn.Linear(2, 3), weft.nn.ReLU())
@@ -127,6 +141,13 @@ def recorded(
     """
     run = _Recorder(module, args)
     handles: list[Any] = []
+    for path, part in parts.items():
+        handles += [
+            part.register_forward_pre_hook(
+                lambda mod, args, path=path: run.within.append(path)
+            ),
+            part.register_forward_hook(lambda mod, args, out: _gone(run.within)),
+        ]
     for path, layer in layers.items():
         handles += [
             layer.register_forward_pre_hook(
@@ -149,6 +170,10 @@ def recorded(
     return run.finish(out)
 
 
+def _gone(paths: list[str]) -> None:
+    paths.pop()
+
+
 class _Recorder:
     """Numbers the values of a run, and notes its calls."""
 
@@ -158,19 +183,27 @@ class _Recorder:
         self.types: dict[int, TensorType] = {}
         self.versions: list[tuple[Tensor, int, str]] = []
         self.calls: list[Call] = []
-        self.inside: list[tuple[str, Call]] = []  # layers under way
-        self.between = Call(None, "", (), {})  # the last call
+        self.inside: list[Call] = []  # layers under way
+        self.within: list[str] = []  # parts of the model under way
+        self.wanted: set[int] = set()
         named = (*module.named_parameters(), *module.named_buffers())
         self.held = {id(x): path for path, x in named}
-        self.counted = {id(allocation.owner(x._data)) for _, x in named}
-        self.owners: list[Any] = []
+        self.memory = {id(allocation.owner(x._data)): path for path, x in named}
+        self.makers: dict[int, Call] = {}  # by the memory of results
+        self.kept: set[int] = set()
+        self.needs: dict[str, set[str]] = {}
+        self.owners: list[Any] = []  # which are alive as well
+        self.last = Call(None, "", (), {})
         self.inputs = tuple(self._new(x) for x in _tensors(args))
+        self.kept |= {id(allocation.owner(x._data)) for x in _tensors(args)}
 
     def _new(self, x: Tensor) -> int:
         number = len(self.types)
         self.alive.append(x)
         self.numbers[id(x)] = number
         self.types[number] = TensorType(tuple(x.shape), x.dtype)
+        if x.requires_grad:
+            self.wanted.add(number)
         return number
 
     def _named(self, tree: Any) -> Any:
@@ -193,54 +226,62 @@ class _Recorder:
 
     def enter(self, path: str, args: Any, kwargs: Any) -> None:
         """A layer begins; of layers inside of layers the outermost counts."""
-        call = Call(None, path, (), {})
+        call = Call(None, path, (), {}, self._part())
         if not self.inside:
             call.args, call.kwargs = self._named(args), self._named(kwargs)
-        self.inside.append((path, call))
+        self.inside.append(call)
+
+    def _part(self) -> str:
+        return self.within[0] if self.within else ""
 
     def leave(self, path: str, out: Any) -> None:
         """A layer is done."""
-        _, call = self.inside.pop()
+        call = self.inside.pop()
         if not self.inside:
             self._add(call, out)
-        else:
-            outer = self.inside[-1][1]
-            outer.flops += call.flops
 
     def _add(self, call: Call, out: Any) -> None:
         call.outs = tuple(self._new(x) for x in _tensors(out))
-        for x in _tensors(out):
-            self.versions.append((x, x._version, call.path or call.op.name))  # type: ignore[union-attr]
+        name = call.path if call.op is None else call.op.name
+        self.versions += [(x, x._version, name) for x in _tensors(out)]
         self.calls.append(call)
 
     def note(self, op: Op, args: Any, params: dict[str, Any], out: Any) -> None:
         """An operator ran."""
         if self.inside:
-            call = self.inside[0][1]
+            call = self.inside[0]
         else:
-            call = Call(op, "", self._named(tuple(args)), dict(params))
+            call = Call(op, "", self._named(tuple(args)), dict(params), self._part())
         outs = out if type(out) is tuple else (out,)
         call.operators += 1
         if op.facts.flops is not None:
             shapes = [tuple(a.shape) for a in args if isinstance(a, Tensor)]
-            call.flops += float(math.prod(op.facts.flops(tuple(outs[0].shape), *shapes)))
+            call.flops += float(
+                math.prod(op.facts.flops(tuple(outs[0].shape), *shapes))
+            )
         elif not op.view:
             call.flops += float(op.facts.cost * outs[0].numel())
-        if op.view is not True:
+        if not op.view:
             call.moved += sum(one.nbytes for one in outs)
             call.moved += sum(a.nbytes for a in args if isinstance(a, Tensor))
-        self.between = call
+        for one in outs:
+            owner = allocation.owner(one._data)
+            self.owners.append(owner)
+            self.makers.setdefault(id(owner), call)
+        self.last = call
         if not self.inside:
             self._add(call, out)
 
     def saved(self, x: Tensor) -> Tensor:
-        """The tape keeps a tensor: its memory counts once, unless a parameter's."""
+        """The tape keeps a tensor, whose memory counts once."""
         owner = allocation.owner(x._data)
-        if id(owner) not in self.counted:
-            self.counted.add(id(owner))
+        if id(owner) in self.memory:
+            path = self.memory[id(owner)]
+            self.needs.setdefault(self._part(), set()).add(path)
+        elif id(owner) not in self.kept:
+            self.kept.add(id(owner))
             self.owners.append(owner)
-            call = self.inside[0][1] if self.inside else self.between
-            call.kept += owner.nbytes
+            self.makers.get(id(owner), self.last).kept += owner.nbytes
         return x
 
     def finish(self, out: Any) -> Calls:
@@ -251,4 +292,7 @@ class _Recorder:
                     f"pipeline: a result of {name} is changed in place between layers, "
                     "which a list of calls does not show; make a new tensor there"
                 )
-        return Calls(self.calls, self.inputs, self._named(out), self.types)
+        return Calls(
+            self.calls, self.inputs, self._named(out), self.types, self.wanted,
+            self.needs,
+        )  # fmt: skip

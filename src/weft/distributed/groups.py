@@ -259,6 +259,11 @@ def world() -> World:
     return _world
 
 
+def started() -> World:
+    """The world, which is joined if it is not yet."""
+    return init(None, None, None, -1, -1) if _world is None else _world
+
+
 def initialized() -> bool:
     """Whether there is a world."""
     return _world is not None

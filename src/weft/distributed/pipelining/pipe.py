@@ -1,8 +1,8 @@
 """``pipeline``: a model cut into stages, from its calls on an example.
 
-    token position │ blocks.0 blocks.1 │ norm head        what a later stage needs of an
-         stage 0   →      stage 1      →  stage 2         earlier one goes from stage to
-                                                          stage
+token position │ blocks.0 blocks.1 │ norm head        what a later stage needs of an
+     stage 0   →      stage 1      →  stage 2         earlier one goes from stage to
+                                                      stage
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Stage(Module):
     ) -> None:
         super().__init__()
         self.training = model.training
-        for path in dict.fromkeys(_paths(cut.calls)):
+        order = {name: k for k, name in enumerate(_names(model))}
+        for path in sorted(set(_paths(cut.calls)), key=order.__getitem__):
             found: Any = model
             for part in path.split("."):
                 found = getattr(found, part)
@@ -84,6 +85,14 @@ class Stage(Module):
         if self._output is not None:
             return filled(self._output, values, self)
         return tuple(values[number] for number in self._cut.outputs)
+
+
+def _names(model: Module) -> Iterator[str]:
+    """The paths of all that a model holds, in its order."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        yield path
+        for name in (*module._parameters, *module._buffers):
+            yield f"{path}.{name}" if path else name
 
 
 def _paths(calls: Sequence[Call]) -> Iterator[str]:
@@ -127,7 +136,9 @@ class Pipe:
                 )
         some = cuts(found, bounds)
         self.stages = [
-            Stage(module, cut, found.types, None if cut is not some[-1] else found.output)
+            Stage(
+                module, cut, found.types, None if cut is not some[-1] else found.output
+            )
             for cut in some
         ]
 
@@ -184,9 +195,7 @@ def pipeline(
     ['1.weight', '1.bias']
     """
     if not isinstance(module, Module):
-        raise ArgumentError(
-            f"pipeline: expected a module, got {type(module).__name__}"
-        )
+        raise ArgumentError(f"pipeline: expected a module, got {type(module).__name__}")
     if mb_kwargs or split_policy is not None:
         raise ArgumentError(
             "pipeline: mb_kwargs and split_policy are not there; leave them out"

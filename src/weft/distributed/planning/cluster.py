@@ -18,7 +18,8 @@ class Cluster:
     ``flops`` are operations a second of which ``efficiency`` is what products reach,
     ``memory`` bytes of a device and ``bandwidth`` bytes a second of its memory.
     ``near`` and ``far`` are bytes a second that a device sends, inside of a machine of
-    ``per_machine`` devices and to others; ``latency`` is the time of an empty message.
+    ``per_machine`` devices and to others; ``latency`` is the time of an empty message
+    and ``overhead`` that of an operator on no elements.
 
     >>> pair = weft.distributed.planning.Cluster(flops=1e12, near=1e9, per_machine=2)
     >>> pair.link(2), pair.link(4)
@@ -36,14 +37,17 @@ class Cluster:
         far: float | None = None,
         per_machine: int = 1,
         latency: float = 1e-5,
+        overhead: float = 0.0,
     ) -> None:
         self.flops, self.efficiency, self.memory = flops, efficiency, memory
         self.bandwidth = bandwidth
         self.near, self.far = near, near if far is None else far
         self.per_machine, self.latency = per_machine, latency
+        self.overhead = overhead
         for name, value in vars(self).items():
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not value > 0:
+            none = name == "overhead" and value == 0
+            if not number or not (value > 0 or none):
                 raise ArgumentError(
                     f"Cluster: expected {name} to be a number above 0, got {value!r}"
                 )
@@ -61,7 +65,7 @@ class Cluster:
         except (ValueError, RecursionError) as error:
             raise FileFormatError(f"{path}: this is no JSON: {error}") from None
         known = ("flops", "efficiency", "memory", "bandwidth", "near", "far",
-                 "per_machine", "latency")  # fmt: skip
+                 "per_machine", "latency", "overhead")  # fmt: skip
         if not isinstance(found, dict) or not {"flops", "near"} <= set(found):
             raise FileFormatError(f"{path}: expected an object with flops and near")
         unknown = [name for name in found if name not in known]

@@ -14,34 +14,14 @@ from typing import NamedTuple
 from weft.distributed.pipelining import orders
 from weft.distributed.pipelining.orders import Action
 from weft.distributed.planning.cluster import Cluster
+from weft.distributed.planning.strategy import (
+    Strategy,
+    held,
+    microbatches,
+    stages_of,
+)
+from weft.distributed.planning.traffic import traffic
 from weft.distributed.planning.work import Layer, Work
-from weft.errors import ArgumentError
-
-SHARDING = ("none", "states", "all")  # what data parallel processes share out
-
-
-class Strategy(NamedTuple):
-    """How a model is shared out: ``data * tensor * pipeline`` processes.
-
-    ``rounds`` are the stages of each process, ``microbatch`` the samples of one,
-    ``sharding`` is ``states`` for ZeRO-1 and ``all`` for ``fully_shard``. With
-    ``recompute``, activations are computed again in backward; with ``sequence``, tensor
-    parallel processes share out what is between their products, too.
-    """
-
-    data: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-    microbatch: int = 1
-    rounds: int = 1
-    sharding: str = "none"
-    recompute: bool = False
-    sequence: bool = False
-
-    @property
-    def world(self) -> int:
-        """The number of processes."""
-        return self.data * self.tensor * self.pipeline
 
 
 class Estimate(NamedTuple):
@@ -75,88 +55,61 @@ def simulate(work: Work, strategy: Strategy, cluster: Cluster) -> Estimate:
     >>> 1.9 < one.seconds / two.seconds < 2
     True
     """
-    count = _microbatches(work, strategy)
-    number = strategy.pipeline * strategy.rounds
-    stages = [_stage(part, work, strategy, cluster) for part in _parts(work, number)]
+    count = microbatches(work, strategy)
+    stages = [
+        _stage(part, work, strategy, cluster) for part in stages_of(work, strategy)
+    ]
     hop = _hop(stages, strategy, cluster)
     seconds, busy = _run(stages, strategy, count, hop)
     shared, bytes_shared = _shared(stages, work, strategy, cluster)
-    sent = max(
-        count * (own.sent + 2 * own.passes * (strategy.pipeline > 1)) for own in stages
-    ) * strategy.rounds + bytes_shared  # fmt: skip
     total = seconds + shared
-    return Estimate(total, _memory(stages, work, strategy, count), sent, busy / total)
-
-
-def _microbatches(work: Work, strategy: Strategy) -> int:
-    if strategy.sharding not in SHARDING:
-        raise ArgumentError(
-            f"Strategy: expected sharding of {', '.join(SHARDING)}, got "
-            f"{strategy.sharding!r}"
-        )
-    samples = strategy.data * strategy.microbatch
-    if min(strategy[:5]) < 1 or work.batch % samples:
-        raise ArgumentError(
-            f"simulate: a batch of {work.batch} does not divide into microbatches of "
-            f"{strategy.microbatch} on {strategy.data} processes"
-        )
-    count = work.batch // samples
-    if strategy.rounds > 1 and count % strategy.pipeline:
-        raise ArgumentError(
-            f"simulate: {count} microbatches are no multiple of {strategy.pipeline} "
-            "processes, as several stages of each need"
-        )
-    if strategy.pipeline * strategy.rounds > len(work.layers):
-        raise ArgumentError(
-            f"simulate: {len(work.layers)} layers do not make "
-            f"{strategy.pipeline * strategy.rounds} stages"
-        )
-    return count
-
-
-def _parts(work: Work, number: int) -> list[list[Layer]]:
-    """Layers in as many runs of about as many operations."""
-    total = sum(one.flops for one in work.layers)
-    parts: list[list[Layer]] = [[] for _ in range(number)]
-    done = 0.0
-    for k, one in enumerate(work.layers):
-        at = int((done + one.flops / 2) / total * number) if total else k
-        left = len(work.layers) - k  # every later stage needs a layer
-        first = next((s for s, part in enumerate(parts) if not part), number)
-        at = min(max(at, 0), number - 1, first)
-        if number - first >= left:
-            at = min(first, number - 1)
-        parts[at].append(one)
-        done += one.flops
-    return parts
+    memory = _memory(stages, work, strategy, count)
+    if work.layers[0].weights:
+        sent = float(max(sum(sends.values()) for sends in traffic(work, strategy)))
+    else:
+        sent = max(
+            count * (own.sent + 2 * own.passes * (strategy.pipeline > 1))
+            for own in stages
+        ) * strategy.rounds + bytes_shared  # fmt: skip
+    return Estimate(total, memory, sent, busy / total)
 
 
 def _stage(
     layers: list[Layer], work: Work, strategy: Strategy, cluster: Cluster
 ) -> _Stage:
     t, b = strategy.tensor, strategy.microbatch
-    whole = 1 if strategy.sequence else t
-    compute = (
-        b
-        / t
-        * sum(
-            x.flops / (cluster.flops * cluster.efficiency)
-            + (x.moved + x.alone * whole) / cluster.bandwidth
-            for x in layers
-        )
+    speed = cluster.flops * cluster.efficiency
+    compute = sum(
+        b * _each(x.flops, x.alone.flops, t) / speed
+        + b * _each(x.moved, x.alone.moved, t, strategy.sequence) / cluster.bandwidth
+        + x.operators * cluster.overhead
+        for x in layers
     )
     exchanged = b * sum(x.exchanges for x in layers)
     ring, bytes_sent = _ring(exchanged, t, cluster.link(t), cluster)
-    forward = compute + ring + 2 * cluster.latency * (t > 1) * len(layers)
+    forward = compute + ring + cluster.latency * _sums(layers) * (t > 1)
     again = forward if strategy.recompute else 0.0
-    kept = sum(x.passes if strategy.recompute else x.kept / t for x in layers)
+    kept = sum(
+        x.passes if strategy.recompute else _each(x.kept, x.alone.kept, t)
+        for x in layers
+    )
     return _Stage(
         forward, 2 * compute + (forward - compute) + again,
-        sum(x.parameters for x in layers) / t,
-        max((x.parameters for x in layers), default=0) / t,
+        held(layers, t), max((held([x], t) for x in layers), default=0),
         b * kept, b * layers[-1].passes / t if layers else 0.0,
         bytes_sent * (3 if strategy.recompute else 2),
     )  # fmt: skip
+
+
+def _each(all_of_it: float, alone: float, count: int, cut: bool = False) -> float:
+    """What one of ``count`` does of a work of which each does a part alone."""
+    return all_of_it / count if cut else alone + (all_of_it - alone) / count
+
+
+def _sums(layers: list[Layer]) -> float:
+    """The sums over tensor parallel processes in forward."""
+    measured = [len(x.sums) + len(x.sums_back) for x in layers if x.weights]
+    return sum(measured) / 2 + 2 * sum(not x.weights for x in layers)
 
 
 def _ring(

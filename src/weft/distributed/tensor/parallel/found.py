@@ -5,8 +5,8 @@
     k ┼ attention → out     linear layers, whose rows are then in parts
     v ┘
 
-Layers that read one value begin together. Where an operator does not divide, its layers
-are computed by all processes.
+Layers that read one value begin together, or else each by itself. Where an operator does
+not divide, its layers are computed by all processes.
 """
 
 from __future__ import annotations
@@ -72,13 +72,15 @@ def found_styles(calls: Calls, linear: dict[str, nn.Linear], size: int) -> Found
             if len(ins) == 1:
                 groups.setdefault(ins[0].number, []).append(call)
     for group in groups.values():
-        if any(call.path in rows for call in group):
-            continue
-        end = _followed(calls, known - set(columns) - set(rows), group, size)
-        if end is not None:
-            columns += [call.path for call in group]
-            rows += end[0]
-            values |= end[1]
+        for some in [group, *([call] for call in group if len(group) > 1)]:
+            taken = {*columns, *rows}
+            if taken & {call.path for call in some}:
+                continue
+            end = _followed(calls, known - taken, some, size)
+            if end is not None:
+                columns += [call.path for call in some]
+                rows += end[0]
+                values |= end[1]
     return Found(tuple(columns), tuple(rows), frozenset(values))
 
 
@@ -145,4 +147,3 @@ def _through(
 
 def _large(kind: TensorType) -> bool:
     return any(n != 1 for n in kind.shape)
-
