@@ -120,8 +120,8 @@ def test_a_module_is_measured():
     gpt = weft.models.GPT(vocab=11, context=6, width=8, heads=2, layers=3)
     work = measured_work(gpt, weft.zeros(4, 6, dtype=weft.int64))
     names = [one.name for one in work.layers]
-    assert names == ["token", "position", "drop", "blocks.0", "blocks.1", "blocks.2",
-                     "norm", "head"]  # fmt: skip
+    assert names == ["token", "position", "blocks.0", "blocks.1", "blocks.2", "norm",
+                     "head"]  # those that compute  # fmt: skip
     assert work.parameters == sum(p.numel() for p in gpt.parameters())  # tied ones once
     blocks = {one.flops for one in work.layers[3:6]}
     assert len(blocks) == 1

@@ -6,8 +6,7 @@ import pytest
 
 import weft
 import weft.distributed as dist
-from weft import nn
-from weft.distributed.planning import Cluster, Strategy, simulate, traffic
+from weft.distributed.planning import Cluster, Strategy, traffic
 from weft.nn import functional as F
 
 CLUSTER = Cluster(flops=1e9, near=1e9)
@@ -41,10 +40,11 @@ def trained(name, strategy):
     net = nets.network(name, seed=3 + dist.get_rank())  # rank 0's parameters count
     optimizer = nets.adam(net.parameters())
     x, t = data_of(name)
-    plan = weft.parallel(net, x, cluster=CLUSTER)
+    plan = weft.parallel(net, (x, t), loss_fn=loss_of, optimizer=optimizer,
+                         cluster=CLUSTER)  # fmt: skip
     chosen = Strategy(**strategy)
     assert chosen in [one for one, _ in plan.found]
-    step = plan.training_step(loss_of, optimizer, strategy=chosen)
+    step = plan.training_step(strategy=chosen)
     losses, sent = [], set()
     for k in range(nets.STEPS):
         links = dist.groups.world().links

@@ -68,7 +68,9 @@ class World:
     def run(self, work: Callable[[], Any]) -> Any:
         """Do this after everything before it."""
         inside = threading.get_ident() == self._thread
-        if inside or self._last is None or self._last.done():
+        if self._last is not None and self._last.done():
+            self._last = None  # which holds its result
+        if inside or self._last is None:
             return self._guarded(work)
         return self.later(work).result()
 

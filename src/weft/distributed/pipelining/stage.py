@@ -149,6 +149,7 @@ class PipelineStage:
             values = [(one.detach(), one.requires_grad) for one in tensors]
             self._here[to, way * _MOST + k] = values
             return
+        self._works = [one for one in self._works if not one[0].is_completed()]
         shown = tensors or (weft.zeros(0),)
         for number, one in enumerate(shown):
             value = one.detach().contiguous()

@@ -33,26 +33,18 @@ class Plan(NamedTuple):
         """What is predicted of it."""
         return self.found[0][1]
 
-    def training_step(
-        self,
-        loss_fn: Callable[[Any, Any], Any],
-        optimizer: Optimizer,
-        *,
-        strategy: Strategy | None = None,
-    ) -> TrainingStep:
+    def training_step(self, *, strategy: Strategy | None = None) -> TrainingStep:
         """Share the module out to the processes, as the best strategy says or another.
 
         The result is called with a whole batch on every process: ``step(*inputs,
-        target)`` trains and returns the loss of the batch, of which ``loss_fn(output,
-        target)`` is a mean over samples. The optimizer is one of the module's
-        parameters that has made no step yet.
+        target)`` trains, and returns the loss of the batch. The plan needs a
+        ``loss_fn``, and an optimizer of the module's parameters that has made no step.
         """
         if self.model is None:
             raise ArgumentError(
                 "training_step: this plan is of work alone; pass the module to parallel"
             )
-        chosen = self.best if strategy is None else strategy
-        return TrainingStep(self.model, chosen, loss_fn, optimizer)
+        return TrainingStep(self.model, self.best if strategy is None else strategy)
 
     def __str__(self) -> str:
         head = (
@@ -90,13 +82,16 @@ def parallel(
     module: Any,
     example: Any = None,
     *,
+    loss_fn: Callable[[Any, Any], Any] | None = None,
+    optimizer: Optimizer | None = None,
     world: int | None = None,
     memory: Any = None,
     cluster: Any = None,
 ) -> Plan:
     """Search for the best way to train a module on ``world`` processes.
 
-    ``example`` is a whole batch of inputs. ``world`` are the processes that there are,
+    ``example`` is a whole batch of inputs; with ``loss_fn(output, target)``, a mean
+    over samples, the target is its last part. ``world`` are the processes that there are,
     unless it says how many. ``memory`` is what each may take, as bytes or ``"16 GB"``;
     ``cluster`` is a ``Cluster`` or the path of a JSON file, or else this machine is
     measured, by all processes together if there are some. The plan prints as a table of
@@ -114,17 +109,17 @@ def parallel(
         world = groups.started().groups[""].size()
     if type(world) is not int or world < 1:
         raise ArgumentError(f"parallel: expected world of at least 1, got {world!r}")
-    model = None if isinstance(module, Work) else Model(module, example)
+    model = None
+    if not isinstance(module, Work):
+        model = Model(module, example, loss_fn, optimizer)
     if cluster is None:
         cluster = Cluster.measured()
     elif not isinstance(cluster, Cluster):
         cluster = Cluster.load(cluster)
     most = cluster.memory if memory is None else parse_bytes(memory, "parallel")
     work = module if model is None else model.work()
-    every = [
-        (s, simulate(model.work(s.tensor) if model else work, s, cluster))
-        for s in strategies(model or work, world)
-    ]
+    every = [(s, _estimate(model or work, s, cluster))
+             for s in strategies(model or work, world)]  # fmt: skip
     if not every:
         raise ArgumentError(
             f"parallel: a batch of {work.batch} and {len(work.layers)} layers cannot "
@@ -137,8 +132,15 @@ def parallel(
             f"parallel: nothing fits into {_bytes(most)} a process; the least is "
             f"{_bytes(least[1].memory)}, with {least[0]}"
         )
-    fitting.sort(key=lambda one: (float(f"{one[1].seconds:.9g}"), one[1].memory))
+    fitting.sort(key=lambda one: (one[1].seconds, one[1].memory))
     return Plan(work, tuple(fitting), model)
+
+
+def _estimate(source: Model | Work, strategy: Strategy, cluster: Cluster) -> Estimate:
+    if isinstance(source, Work):
+        return simulate(source, strategy, cluster)
+    work = source.work(strategy.tensor)
+    return simulate(work, strategy, cluster, source.memory)
 
 
 def strategies(source: Model | Work, world: int) -> Iterator[Strategy]:

@@ -9,6 +9,7 @@ their rings.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from weft.distributed.pipelining import orders
@@ -43,8 +44,15 @@ class _Stage(NamedTuple):
     sent: float
 
 
-def simulate(work: Work, strategy: Strategy, cluster: Cluster) -> Estimate:
+def simulate(
+    work: Work,
+    strategy: Strategy,
+    cluster: Cluster,
+    memory: Callable[[Strategy], float] | None = None,
+) -> Estimate:
     """The time, memory and traffic of a step.
+
+    ``memory`` gives the bytes of a process where they were measured.
 
     >>> planning = weft.distributed.planning
     >>> work = planning.transformer(
@@ -63,7 +71,7 @@ def simulate(work: Work, strategy: Strategy, cluster: Cluster) -> Estimate:
     seconds, busy = _run(stages, strategy, count, hop)
     shared, bytes_shared = _shared(stages, work, strategy, cluster)
     total = seconds + shared
-    memory = _memory(stages, work, strategy, count)
+    most = _memory(stages, work, strategy, count) if memory is None else memory(strategy)
     if work.layers[0].weights:
         sent = float(max(sum(sends.values()) for sends in traffic(work, strategy)))
     else:
@@ -71,7 +79,8 @@ def simulate(work: Work, strategy: Strategy, cluster: Cluster) -> Estimate:
             count * (own.sent + 2 * own.passes * (strategy.pipeline > 1))
             for own in stages
         ) * strategy.rounds + bytes_shared  # fmt: skip
-    return Estimate(total, memory, sent, busy / total)
+    # Rounded, so that what takes as long is a tie.
+    return Estimate(float(f"{total:.12g}"), most, sent, busy / total)
 
 
 def _stage(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from weft.distributed.planning.strategy import (
     Strategy,
@@ -129,11 +130,16 @@ class _Rank:
     def _buckets(self) -> None:
         """``DistributedDataParallel``: gradients, and which of them there are."""
         along = self._along_data()
-        for some in _cut(weights(self.layers)[::-1], MEGABYTES << 20):  # type: ignore[arg-type]
-            elements = sum(self._elements(w) for w in some) + len(some)  # type: ignore[arg-type]
+        for some in self._cut():
+            elements = sum(self._elements(w) for w in some) + len(some)
             self._all_reduce(elements, some[0].dtype.itemsize, along)
         if self.d == 0 and self.strategy.pipeline == 1:
             self._to_all(self.work.buffers, along)
+
+    def _cut(self) -> Iterator[list[Weight]]:
+        every: Any = weights(self.layers)[::-1]
+        found: Any = _cut(every, MEGABYTES << 20)  # which asks for dtype and nbytes
+        return found
 
     def _units(self) -> None:
         """``fully_shard``: parts of parameters, and of gradients with flags."""
@@ -174,7 +180,7 @@ class _Rank:
 def tied(stages: Sequence[Sequence[Layer]]) -> list[tuple[Weight, list[int]]]:
     """Parameters that several stages have, and which."""
     where: dict[int, list[int]] = {}
-    every = {}
+    every: dict[int, Weight] = {}
     for k, layers in enumerate(stages):
         for w in weights(layers):
             every.setdefault(w.place, w)

@@ -30,7 +30,6 @@ from weft.distributed.tensor.parallel import parallelize_module
 from weft.errors import ArgumentError
 from weft.nn import Module
 from weft.nn.parallel.distributed import DistributedDataParallel, share
-from weft.optim.optimizer import Optimizer
 
 
 class TrainingStep:
@@ -42,22 +41,26 @@ class TrainingStep:
 
     >>> dist = weft.distributed
     >>> dist.init_process_group(rank=0, world_size=1)
-    >>> net = weft.nn.Linear(3, 2)
+    >>> net, batch = weft.nn.Linear(3, 2), (weft.ones(4, 3), weft.zeros(4, 2))
     >>> sgd = weft.optim.SGD(net.parameters(), lr=0.1)
-    >>> plan = weft.parallel(net, weft.ones(4, 3))
-    >>> step = plan.training_step(weft.nn.functional.mse_loss, sgd)
-    >>> losses = [step(weft.ones(4, 3), weft.zeros(4, 2)) for _ in range(3)]
+    >>> plan = weft.parallel(
+    ...     net, batch, loss_fn=weft.nn.functional.mse_loss, optimizer=sgd)
+    >>> step = plan.training_step()
+    >>> losses = [step(*batch) for _ in range(3)]
     >>> bool(losses[2] < losses[0])
     True
     >>> dist.destroy_process_group()
     """
 
-    def __init__(
-        self, model: Model, strategy: Strategy, loss_fn: Callable[[Any, Any], Any],
-        optimizer: Optimizer,
-    ) -> None:  # fmt: skip
+    def __init__(self, model: Model, strategy: Strategy) -> None:
         refuse_capture("training_step")
-        self.strategy, self.loss_fn, self.optimizer = strategy, loss_fn, optimizer
+        if model.loss_fn is None or model.optimizer is None:
+            raise ArgumentError(
+                "training_step: expected a plan with loss_fn and optimizer; pass them "
+                "to parallel"
+            )
+        self.loss_fn: Callable[[Any, Any], Any] = model.loss_fn
+        self.strategy, self.optimizer = strategy, model.optimizer
         self.work = model.work(strategy.tensor)
         self.count = microbatches(self.work, strategy)
         self._check(model)
@@ -111,7 +114,7 @@ class TrainingStep:
             return module
         rows = self.strategy.microbatch
         example = tuple(
-            x[:rows] if isinstance(x, Tensor) and x.ndim else x for x in model.example
+            x[:rows] if isinstance(x, Tensor) and x.ndim else x for x in model.inputs
         )
         found = recorded(module, example, model.layers)
         paths = [call.path for call in found.calls]

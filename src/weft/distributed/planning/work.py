@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import weft
 from weft import nn
 from weft.core.tensor import Tensor
 from weft.distributed.calls import Call, Ref, recorded
@@ -138,9 +140,15 @@ def transformer(
 
 
 class Model:
-    """A module whose calls were recorded on an example batch: it has work for plans."""
+    """A module whose calls were recorded on an example batch: it has work for plans.
 
-    def __init__(self, module: Any, example: Any) -> None:
+    With ``loss_fn``, the last of the example is the target. The optimizer says how
+    large its states are.
+    """
+
+    def __init__(
+        self, module: Any, example: Any, loss_fn: Any = None, optimizer: Any = None
+    ) -> None:
         if not isinstance(module, Module):
             raise ArgumentError(
                 f"parallel: expected a module, got {type(module).__name__}; pass the "
@@ -152,10 +160,17 @@ class Model:
             raise ArgumentError(
                 "parallel: expected an example with a tensor that has rows"
             )
+        if loss_fn is not None and len(args) < 2:
+            raise ArgumentError(
+                "parallel: expected inputs and a target as the example, as there is a "
+                f"loss_fn, got {len(args)} of them"
+            )
         self.module, self.example, self.batch = module, args, first.shape[0]
+        self.loss_fn, self.optimizer = loss_fn, optimizer
         self.linear = linear_layers(module)
         self.layers = layers_of(module)
-        self.calls = recorded(module, args, self.linear, self.layers)
+        self.inputs = args if loss_fn is None else args[:-1]
+        self.calls = recorded(module, self.inputs, self.linear, self.layers)
         self.places = {id(p): k for k, p in enumerate(module.parameters())}
         self._found: dict[int, Work] = {}
 
@@ -168,6 +183,22 @@ class Model:
         if tensor not in self._found:
             self._found[tensor] = _Counting(self, tensor).work()
         return self._found[tensor]
+
+
+    @functools.cached_property
+    def profile(self) -> tuple[Any, ...]:
+        """The bytes of each layer and of the loss."""
+        from weft.distributed.planning.memory import measured_profile
+
+        names = [one.name for one in self.work().layers]
+        return measured_profile(self.module, self.example, self.loss_fn, names)
+
+    def memory(self, strategy: Any) -> float:
+        """The most bytes that a process has under a strategy."""
+        from weft.distributed.planning.memory import peak
+
+        example = sum(x.nbytes for x in self.example if isinstance(x, Tensor))
+        return peak(self.work(strategy.tensor), strategy, self.profile, example)
 
 
 def measured_work(module: Any, example: Any) -> Work:
@@ -204,8 +235,19 @@ class _Counting:
         itemsize = parameters[0].dtype.itemsize if parameters else 4
         buffers = sum(b.nbytes for b in self.model.module.buffers())
         return Work(
-            tuple(layers), self.batch, itemsize, 2 * itemsize, buffers, self._joined()
-        )
+            tuple(layers), self.batch, itemsize, self._states(itemsize), buffers,
+            self._joined(),
+        )  # fmt: skip
+
+    def _states(self, itemsize: int) -> int:
+        """Bytes of the optimizer's state for an element of a parameter."""
+        optimizer = self.model.optimizer
+        if optimizer is None:
+            return 2 * itemsize
+        group = optimizer.param_groups[0]
+        like = weft.zeros(16, dtype=group["params"][0].dtype)
+        state = optimizer.start(like, group)
+        return sum(x.nbytes for x in state.values() if isinstance(x, Tensor)) // 16
 
     def _weights(self) -> list[list[Weight]]:
         """Each layer's parameters; those outside of layers are the last one's."""

@@ -1,0 +1,284 @@
+"""The bytes of a step, measured layer by layer on a few rows.
+
+    forward     what a layer leaves for backward, and the most that it needs meanwhile
+    backward    what it lets go, the gradients that it makes, and the most meanwhile
+
+A step on some rows and one on twice as many say which bytes grow with the batch. The
+peak of a strategy follows from the order in which a process works on its microbatches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import weft
+from weft.core.tensor import Tensor
+from weft.distributed.pipelining import orders
+from weft.distributed.planning.strategy import (
+    Strategy,
+    held,
+    microbatches,
+    stages_of,
+    weights,
+)
+from weft.distributed.planning.traffic import shared_units
+from weft.distributed.planning.work import Layer, Work
+from weft.nn import Module
+
+ROWS = 2  # of the smaller step
+
+
+class Bytes(NamedTuple):
+    """Bytes that a batch of any size takes, and those of each row."""
+
+    fixed: float
+    row: float
+
+    def of(self, rows: float) -> float:
+        """The bytes of so many rows."""
+        return self.fixed + self.row * rows
+
+
+class Profile(NamedTuple):
+    """A layer's bytes: what stays and the most, in forward and in backward.
+
+    ``freed`` is what backward lets go, less the gradients that it makes.
+    """
+
+    kept: Bytes
+    forward: Bytes
+    freed: Bytes
+    backward: Bytes
+
+
+def measured_profile(
+    module: Module, example: Sequence[Any], loss_fn: Callable[..., Any] | None,
+    names: Sequence[str],
+) -> tuple[Profile, ...]:  # fmt: skip
+    """The bytes of layers, and at the end of the loss.
+
+    The last of ``example`` is the target if there is a ``loss_fn``.
+    """
+    state = weft.get_rng_state()
+    some = [
+        _segments(module, _rows(example, rows), loss_fn, names)
+        for rows in (ROWS, ROWS, 2 * ROWS)  # the first one makes what is cached
+    ]
+    weft.set_rng_state(state)
+    for p in module.parameters():
+        p.grad = None
+    return tuple(
+        Profile(*(_line(a, b) for a, b in zip(one, other, strict=True)))
+        for one, other in zip(some[1], some[2], strict=True)
+    )
+
+
+def _line(one: float, other: float) -> Bytes:
+    row = (other - one) / ROWS
+    return Bytes(one - row * ROWS, row)
+
+
+def _rows(example: Sequence[Any], count: int) -> tuple[Any, ...]:
+    def some(x: Any) -> Any:
+        if not isinstance(x, Tensor) or not x.ndim or not x.shape[0]:
+            return x
+        times = math.ceil(count / x.shape[0])
+        return (x[:count] if times == 1 else weft.cat([x] * times)[:count]).clone()
+
+    return tuple(map(some, example))
+
+
+def _segments(
+    module: Module, args: tuple[Any, ...], loss_fn: Any, names: Sequence[str]
+) -> list[tuple[float, float, float, float]]:
+    """What each layer, and the loss, keeps and needs at most, forward and backward."""
+    for p in module.parameters():
+        p.grad = None
+    inputs = args if loss_fn is None else args[:-1]
+    marks: list[tuple[bool, int, int]] = []  # backward, layer, moment
+    handles = []
+    with weft.memory.record() as memory, weft.enable_grad():
+
+        def mark(back: bool, k: int) -> None:
+            marks.append((back, k, len(memory.bytes) - 1))
+
+        def leave(k: int, out: Any) -> None:
+            for one in weft.tree_flatten(out)[0]:
+                if isinstance(one, Tensor) and one.requires_grad:
+                    one.register_hook(lambda g: mark(True, k))
+
+        for k, name in enumerate(names):
+            layer = module.get_submodule(name)
+            handles += [
+                layer.register_forward_pre_hook(lambda m, a, k=k: mark(False, k)),
+                layer.register_forward_hook(lambda m, a, out, k=k: leave(k, out)),
+            ]
+        try:
+            out = module(*inputs)
+            mark(False, len(names))
+            loss = _mean(out) if loss_fn is None else loss_fn(out, args[-1])
+            del out
+            mark(True, len(names))
+            loss.backward()
+        finally:
+            for handle in handles:
+                handle.remove()
+        marks.append((True, -1, len(memory.bytes) - 1))
+        return _measured(memory.bytes, marks, len(names) + 1)
+
+
+def _mean(out: Any) -> Tensor:
+    tensors = [x for x in weft.tree_flatten(out)[0] if isinstance(x, Tensor)]
+    return sum((x.mean() for x in tensors if x.requires_grad), weft.zeros(()))
+
+
+def _measured(
+    live: list[int], marks: list[tuple[bool, int, int]], count: int
+) -> list[tuple[float, float, float, float]]:
+    found = [[0.0, 0.0, 0.0, 0.0] for _ in range(count)]
+    for (back, k, start), (_, _, end) in zip(marks, marks[1:], strict=False):
+        at, most = found[k], 2 * back + 1
+        at[most] = max(
+            at[most], at[most - 1] + max(live[start : end + 1]) - live[start]
+        )
+        at[most - 1] += live[end] - live[start]
+    return [(a, b, -c, d) for a, b, c, d in found]
+
+
+# -- the peak of a strategy
+
+
+def peak(
+    work: Work, strategy: Strategy, profile: Sequence[Profile], example: float
+) -> float:
+    """The most bytes that a process has; ``example`` are those of the whole batch."""
+    count = microbatches(work, strategy)
+    names = [one.name for one in work.layers]
+    stages = stages_of(work, strategy)
+    return max(
+        _Process(work, strategy, layers, [profile[names.index(x.name)] for x in layers],
+                 profile[-1] if layers is stages[-1] else None).peak(p, count) + example
+        for p, layers in enumerate(stages)
+    )  # fmt: skip
+
+
+class _Process:
+    """The bytes of one process in a step."""
+
+    def __init__(
+        self, work: Work, strategy: Strategy, layers: list[Layer],
+        profiles: list[Profile], loss: Profile | None,
+    ) -> None:  # fmt: skip
+        self.work, self.strategy, self.layers = work, strategy, layers
+        self.profiles, self.loss = profiles, loss
+        self.shards = strategy.data > 1 and strategy.sharding != "none"
+        self.whole = held(layers, strategy.tensor) * work.itemsize
+        self.gradients = dict.fromkeys(range(len(layers)), 0.0)
+        seen: set[int] = set()
+        for k in reversed(range(len(layers))):  # a shared one is its last layer's
+            own = [w for w in layers[k].weights if w.place not in seen]
+            seen |= {w.place for w in own}
+            parts = (math.prod(w.part(strategy.tensor)) for w in own)
+            self.gradients[k] = sum(parts) * float(work.itemsize)
+        units = shared_units(layers) if self.shards else []
+        self.units = {k for k, one in enumerate(layers) if one in units}
+        self.live = self.most = 0.0
+        self.gained = 0.0  # by gradients in a backward
+        self.made = [False] * len(layers)  # gradients
+
+    def peak(self, place: int, count: int) -> float:
+        d = self.strategy.data if self.shards else 1
+        kept_whole = self.shards and self.strategy.sharding != "all"
+        states = self.whole / self.work.itemsize * self.work.states
+        self.live = (self.whole + states) / d + self.whole * kept_whole
+        self._note()
+        order = orders.one_forward_one_backward(place, self.strategy.pipeline, count)
+        for kind, _, k in order:
+            if kind == "F":
+                self._forward()
+            else:
+                self._backward(k == count - 1)
+        if self.strategy.data > 1 and not self.shards and self._held:
+            self._note(self.whole)  # all buckets, at the end
+        if self._held and self.strategy.sharding == "states" and self.shards:
+            self._note(2 * max(self.gradients.values()))
+        return self.most
+
+    @property
+    def _held(self) -> bool:
+        """Whether gradients are combined after all microbatches."""
+        return self.strategy.pipeline > 1
+
+    def _note(self, more: float = 0.0) -> None:
+        self.most = max(self.most, self.live + more)
+
+    def _of(self, k: int, size: Bytes) -> float:
+        """The bytes of a microbatch in a layer that may be in parts."""
+        layer, t = self.layers[k], self.strategy.tensor
+        alone = layer.alone.kept / layer.kept if layer.kept else 1.0
+        return size.row * self.strategy.microbatch * (alone + (1 - alone) / t)
+
+    def _root(self) -> float:
+        """What is gathered with the stage, and stays from forward to backward."""
+        if not self.shards or self.strategy.sharding != "all":
+            return 0.0
+        return self.whole - sum(self.gradients[k] for k in self.units)
+
+    def _forward(self) -> None:
+        b = self.strategy.microbatch
+        before = self.live
+        self.live += self._root()
+        for k, profile in enumerate(self.profiles):
+            gathered = 2 * self._gathered(k)  # from the messages, and joined
+            self._note(self._of(k, profile.forward) + profile.forward.fixed + gathered)
+            self.live += self._of(k, profile.kept) + profile.kept.fixed
+        if self.loss is not None:
+            self._note(self.loss.forward.of(b))
+            self.live += self.loss.kept.of(b)
+        self.under_way = self.live - before
+
+    def _gathered(self, k: int) -> float:
+        all_of_it = self.shards and self.strategy.sharding == "all"
+        return self.gradients[k] if all_of_it and k in self.units else 0.0
+
+    def _backward(self, last: bool) -> None:
+        b, self.gained = self.strategy.microbatch, 0.0
+        before = self.live - self.under_way
+        if self.loss is not None:
+            self._note(self.loss.backward.of(b))
+            self.live -= self.loss.freed.of(b)
+        for k in reversed(range(len(self.layers))):
+            profile, own = self.profiles[k], self.gradients[k]
+            whole = sum(math.prod(w.shape) for w in self.layers[k].weights)
+            share = own / whole / self.work.itemsize if whole else 1.0
+            fixed = profile.backward.fixed * share  # with whole gradients
+            if self.shards and not self._waits(last):
+                fixed += 2 * own  # in rows, and in what is sent
+            self._note(self._of(k, profile.backward) + fixed + self._gathered(k))
+            self.live -= self._of(k, profile.freed) + profile.kept.fixed
+            self._gradient(k, last)
+        self.live = before + self.gained
+
+    def _waits(self, last: bool) -> bool:
+        """Whether whole gradients are added up until later."""
+        return self.strategy.sharding == "states" and (self._held or not last)
+
+    def _gradient(self, k: int, last: bool) -> None:
+        """The gradients of a layer's parameters are there."""
+        own, more = self.gradients[k], 0.0
+        if self.shards and not self._waits(last):
+            if self.strategy.sharding == "states" and self.made[k]:
+                more -= own  # the whole one that was added up
+                self.made[k] = False
+            if not self.made[k]:
+                more += own / self.strategy.data
+        elif not self.made[k]:
+            more += own
+        self.made[k] = True
+        if self.strategy.data > 1 and not self.shards and last and not self._held:
+            more += own  # in its bucket
+        self.live += more
+        self.gained += more
+        self._note()
