@@ -1,11 +1,14 @@
 """Plans that run: every product of strategies against one process."""
 
+import gc
+
 import nets_of_ranks as nets
 import numpy as np
 import pytest
 
 import weft
 import weft.distributed as dist
+from weft import nn
 from weft.distributed.planning import Cluster, Strategy, traffic
 from weft.nn import functional as F
 
@@ -99,3 +102,105 @@ def test_fifty_steps_are_those_of_one_process(case, worlds):
     size, name, strategy = case
     losses = worlds.ok(trained, size, name, strategy)
     assert len(set(losses)) == 1
+
+
+def made(kind):
+    """A model of which parameters, or activations, take the most, and a batch."""
+    weft.manual_seed(0)
+    rng = np.random.default_rng(0)
+    if kind == "gpt":
+        net = weft.models.GPT(vocab=64, context=32, width=64, heads=4, layers=4)
+        x, t = (weft.tensor(rng.integers(0, 64, (8, 32))) for _ in range(2))
+        return net, x, t
+    width, rows = (256, 16) if kind == "wide" else (64, 2048)
+    layers = [m for _ in range(6) for m in (nn.Linear(width, width), nn.ReLU())]
+    x = weft.tensor(rng.standard_normal((rows, width)), dtype=weft.float32)
+    return nn.Sequential(*layers), x, weft.tensor(rng.integers(0, width, rows))
+
+
+def taken(kind, strategy):
+    """The most memory in a step, as predicted and as counted."""
+    net, x, t = made(kind)
+    optimizer = nets.adam(net.parameters())
+    plan = weft.parallel(net, (x, t), loss_fn=loss_of, optimizer=optimizer,
+                         cluster=CLUSTER)  # fmt: skip
+    chosen = Strategy(**strategy)
+    predicted = dict(plan.found)[chosen].memory
+    step = plan.training_step(strategy=chosen)
+    del plan
+    for _ in range(2):
+        step(x, t)
+    gc.collect()
+    with weft.memory.record() as memory:
+        step(x, t)
+    return predicted, memory.peak
+
+
+@pytest.mark.parametrize("kind", ["gpt", "wide", "tall"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"data": 2, "microbatch": 2}, {"data": 2, "microbatch": 4, "sharding": "all"},
+        {"data": 2, "microbatch": 2, "sharding": "gradients"},
+        {"data": 2, "microbatch": 4, "sharding": "states"},
+        {"tensor": 2, "microbatch": 4}, {"pipeline": 2, "microbatch": 2},
+    ],
+    ids=lambda s: "-".join(map(str, s.values())),
+)  # fmt: skip
+def test_memory_is_as_planned(kind, strategy, worlds):
+    """Within 5 % on the process that takes the most."""
+    rows = {"gpt": 1, "wide": 2, "tall": 256}[kind]
+    strategy = {**strategy, "microbatch": strategy["microbatch"] * rows}
+    found = worlds.ok(taken, 2, kind, strategy)
+    predicted, _ = found[0]
+    assert max(peak for _, peak in found) == pytest.approx(predicted, rel=0.05)
+
+
+def refused():
+    net, (x, t) = nets.network("mlp"), data_of("mlp")
+    optimizer = nets.adam(net.parameters())
+
+    def planned(**options):
+        given = {"loss_fn": loss_of, "optimizer": optimizer, **options}
+        return weft.parallel(net, (x, t), cluster=CLUSTER, **given)
+
+    plan = planned()
+    chosen = Strategy(data=2, microbatch=4)
+    for found, words in (
+        (lambda: plan.training_step(strategy=Strategy(data=4)), "for the 2 processes"),
+        (
+            lambda: plan.training_step(strategy=chosen._replace(recompute=True)),
+            "which are simulated only",
+        ),
+        (
+            lambda: plan._replace(model=None).training_step(),
+            "pass the module to parallel",
+        ),
+        (
+            lambda: planned(optimizer=None).training_step(),
+            "a plan with loss_fn and optimizer",
+        ),
+        (
+            lambda: planned(optimizer=nets.adam(nn.Linear(1, 1).parameters()))
+            .training_step(),
+            "'weight' is no parameter of the module",
+        ),
+        (
+            lambda: weft.parallel(net, x, loss_fn=loss_of, cluster=CLUSTER),
+            "inputs and a target as the example",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            found()
+    step = plan.training_step(strategy=chosen)
+    with pytest.raises(ValueError, match="a whole batch of 8"):
+        step(x[:6], t[:6])
+    with pytest.raises(ValueError, match="inputs and a target, got 1"):
+        step(x)
+    step(x, t)
+    with pytest.raises(ValueError, match="has made no step yet"):
+        plan.training_step(strategy=chosen)
+
+
+def test_what_is_refused(worlds):
+    worlds.ok(refused, 2)

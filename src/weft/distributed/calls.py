@@ -4,8 +4,8 @@
     2 = add(token, position)                               operators between them are
     3 = call blocks.0(2)                                   calls of their own
 
-The list can be cut (``pipelining.pipeline``), searched for layers that can work on parts
-(``tensor.parallel.found_styles``) and counted (``planning.measured_work``). Values have
+The list can be cut (``pipelining.pipeline``), searched for layers that can work on
+parts (``tensor.parallel.found``) and counted (``planning.measured_work``). Values have
 numbers, in the order in which they come about.
 """
 

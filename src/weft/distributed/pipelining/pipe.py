@@ -8,6 +8,7 @@ token position │ blocks.0 blocks.1 │ norm head        what a later stage nee
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -109,7 +110,7 @@ def cuts(found: Calls, bounds: Sequence[int]) -> list[Cut]:
     A value that a later stage needs goes through all stages between.
     """
     edges = [0, *bounds, len(found.calls)]
-    pieces = [found.calls[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [found.calls[a:b] for a, b in itertools.pairwise(edges)]
     needed = found.outputs()
     made: list[Cut] = []
     for calls in reversed(pieces):

@@ -9,6 +9,7 @@ peak of a strategy follows from the order in which a process works on its microb
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from weft.distributed.planning.strategy import (
 from weft.distributed.planning.traffic import shared_units
 from weft.distributed.planning.work import Layer, Work
 from weft.nn import Module
+from weft.optim.flat import LARGE
 
 ROWS = 2  # of the smaller step
 
@@ -138,7 +140,7 @@ def _measured(
     live: list[int], marks: list[tuple[bool, int, int]], count: int
 ) -> list[tuple[float, float, float, float]]:
     found = [[0.0, 0.0, 0.0, 0.0] for _ in range(count)]
-    for (back, k, start), (_, _, end) in zip(marks, marks[1:], strict=False):
+    for (back, k, start), (_, _, end) in itertools.pairwise(marks):
         at, most = found[k], 2 * back + 1
         at[most] = max(
             at[most], at[most - 1] + max(live[start : end + 1]) - live[start]
@@ -157,11 +159,14 @@ def peak(
     count = microbatches(work, strategy)
     names = [one.name for one in work.layers]
     stages = stages_of(work, strategy)
-    return max(
-        _Process(work, strategy, layers, [profile[names.index(x.name)] for x in layers],
-                 profile[-1] if layers is stages[-1] else None).peak(p, count) + example
-        for p, layers in enumerate(stages)
-    )  # fmt: skip
+    found = []
+    for p, layers in enumerate(stages):
+        own = [profile[names.index(x.name)] for x in layers]
+        loss = profile[-1] if p == len(stages) - 1 else None
+        before = stages[p - 1][-1] if p else None
+        one = _Process(work, strategy, layers, own, loss, before)
+        found.append(one.peak(p, count) + example)
+    return max(found)
 
 
 class _Process:
@@ -169,10 +174,13 @@ class _Process:
 
     def __init__(
         self, work: Work, strategy: Strategy, layers: list[Layer],
-        profiles: list[Profile], loss: Profile | None,
+        profiles: list[Profile], loss: Profile | None, before: Layer | None,
     ) -> None:  # fmt: skip
         self.work, self.strategy, self.layers = work, strategy, layers
         self.profiles, self.loss = profiles, loss
+        b, last = strategy.microbatch, layers[-1]
+        self.received = 0.0 if before is None else before.passes * b + before.fixed[0]
+        self.returned = 0.0 if loss else last.returns * b + last.fixed[1]
         self.shards = strategy.data > 1 and strategy.sharding != "none"
         self.whole = held(layers, strategy.tensor) * work.itemsize
         self.gradients = dict.fromkeys(range(len(layers)), 0.0)
@@ -193,6 +201,7 @@ class _Process:
         kept_whole = self.shards and self.strategy.sharding != "all"
         states = self.whole / self.work.itemsize * self.work.states
         self.live = (self.whole + states) / d + self.whole * kept_whole
+        self.live += self._gathered_small(d)
         self._note()
         order = orders.one_forward_one_backward(place, self.strategy.pipeline, count)
         for kind, _, k in order:
@@ -205,6 +214,12 @@ class _Process:
         if self._held and self.strategy.sharding == "states" and self.shards:
             self._note(2 * max(self.gradients.values()))
         return self.most
+
+    def _gathered_small(self, d: int) -> float:
+        """The optimizer's copies of small parameters and of their gradients."""
+        parts = (w.part(self.strategy.tensor) for w in weights(self.layers))
+        sizes = (-(-shape[0] // d) * math.prod(shape[1:]) for shape in parts if shape)
+        return 2.0 * self.work.itemsize * sum(size for size in sizes if size < LARGE)
 
     @property
     def _held(self) -> bool:
@@ -229,7 +244,7 @@ class _Process:
     def _forward(self) -> None:
         b = self.strategy.microbatch
         before = self.live
-        self.live += self._root()
+        self.live += self._root() + self.received
         for k, profile in enumerate(self.profiles):
             gathered = 2 * self._gathered(k)  # from the messages, and joined
             self._note(self._of(k, profile.forward) + profile.forward.fixed + gathered)
@@ -246,6 +261,7 @@ class _Process:
     def _backward(self, last: bool) -> None:
         b, self.gained = self.strategy.microbatch, 0.0
         before = self.live - self.under_way
+        self.live += 2 * self.returned  # what came stays, beside what layers let go
         if self.loss is not None:
             self._note(self.loss.backward.of(b))
             self.live -= self.loss.freed.of(b)
@@ -254,9 +270,12 @@ class _Process:
             whole = sum(math.prod(w.shape) for w in self.layers[k].weights)
             share = own / whole / self.work.itemsize if whole else 1.0
             fixed = profile.backward.fixed * share  # with whole gradients
-            if self.shards and not self._waits(last):
-                fixed += 2 * own  # in rows, and in what is sent
-            self._note(self._of(k, profile.backward) + fixed + self._gathered(k))
+            more = self._gathered(k)
+            if self.shards and not self._waits(last):  # in rows, and the part beside
+                more = max(more, own + own / self.strategy.data * self.made[k])
+            else:
+                more -= own * self.made[k]  # added to the one that there is
+            self._note(self._of(k, profile.backward) + fixed + more)
             self.live -= self._of(k, profile.freed) + profile.kept.fixed
             self._gradient(k, last)
         self.live = before + self.gained

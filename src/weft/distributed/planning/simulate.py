@@ -71,7 +71,9 @@ def simulate(
     seconds, busy = _run(stages, strategy, count, hop)
     shared, bytes_shared = _shared(stages, work, strategy, cluster)
     total = seconds + shared
-    most = _memory(stages, work, strategy, count) if memory is None else memory(strategy)
+    most = (
+        _memory(stages, work, strategy, count) if memory is None else memory(strategy)
+    )
     if work.layers[0].weights:
         sent = float(max(sum(sends.values()) for sends in traffic(work, strategy)))
     else:

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import weft
-from weft import nn
 from weft.core.tensor import Tensor
 from weft.distributed.calls import Call, Ref, recorded
 from weft.distributed.pipelining.pipe import layers_of
@@ -183,7 +182,6 @@ class Model:
         if tensor not in self._found:
             self._found[tensor] = _Counting(self, tensor).work()
         return self._found[tensor]
-
 
     @functools.cached_property
     def profile(self) -> tuple[Any, ...]:
