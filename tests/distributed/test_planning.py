@@ -123,7 +123,7 @@ def test_a_module_is_measured():
     assert names == ["token", "position", "blocks.0", "blocks.1", "blocks.2", "norm",
                      "head"]  # those that compute  # fmt: skip
     assert work.parameters == sum(p.numel() for p in gpt.parameters())  # tied ones once
-    blocks = {one.flops for one in work.layers[3:6]}
+    blocks = {one.flops for one in work.layers[2:5]}
     assert len(blocks) == 1
 
 
@@ -136,10 +136,10 @@ def test_the_fastest_that_fits_is_found():
     times = [estimate.seconds for _, estimate in plan.found]
     assert times == sorted(times)
     assert {s.world for s, _ in plan.found} == {4}
-    whole = simulate(plan.work, Strategy(), fast).memory
-    small = weft.parallel(net, x, world=4, cluster=fast, memory=whole / 3)
-    assert small.estimate.memory <= whole / 3
-    assert all(e.memory <= whole / 3 for _, e in small.found)
+    most = sorted(estimate.memory for _, estimate in plan.found)[3]
+    small = weft.parallel(net, x, world=4, cluster=fast, memory=most)
+    assert len(small.found) == 4
+    assert all(e.memory <= most for _, e in small.found)
     slow = Cluster(flops=1e12, near=1e3, latency=1e-9)  # links decide
     assert weft.parallel(net, x, world=2, cluster=slow).best.pipeline == 2
     text = str(plan)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import weft
+from weft.distributed import collectives, groups
 from weft.errors import ArgumentError, FileFormatError
 
 
@@ -75,22 +78,49 @@ class Cluster:
             )
         return Cluster(**found)
 
-    @staticmethod
-    def measured() -> Cluster:
-        """This machine: what a product reaches, and copies between processes.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a JSON file, which ``load`` reads.
 
-        Links are measured as a copy of memory, which a message takes two of.
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     weft.distributed.planning.Cluster(flops=2.0, near=1.0).save(file.name)
+        ...     weft.distributed.planning.Cluster.load(file.name).flops
+        2.0
         """
-        a = weft.ones(512, 512)
-        flops = 2 * 512**3 / _fastest(lambda: a @ a)
-        x = weft.ones(1 << 22)
-        speed = x.nbytes / _fastest(lambda: x.clone())
+        known = {k: v for k, v in vars(self).items() if v != math.inf}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(known, file, indent=1)
+
+    @staticmethod
+    def measured(size: int = 1 << 20) -> Cluster:
+        """This machine: products, memory, and operators on few elements.
+
+        All processes of the world measure at the same time, so that what they share is
+        measured as they share it; the slowest one's times count. Links are measured by
+        sums of ``size`` numbers. A process alone takes a message for two copies of
+        memory. It takes about a second.
+        """
+        size_of_world = groups.world().links.size if groups.initialized() else 1
+        a, x, one = weft.ones(384, 384), weft.ones(1 << 20), weft.ones(1)
+        product, copy, small = (
+            _slowest(call, count)
+            for call, count in ((lambda: a @ a, 9), (lambda: x + x, 9),
+                                (lambda: one + one, 500))
+        )  # fmt: skip
+        near, latency = x.nbytes / copy / 2, 1e-4
+        if size_of_world > 1:
+            latency = _slowest(lambda: collectives.all_reduce(one.clone()), 50)
+            y = weft.ones(size)
+            whole = _slowest(lambda: collectives.all_reduce(y), 5)
+            sent = 2 * (size_of_world - 1) / size_of_world * y.nbytes
+            near = sent / max(whole - latency, 1e-9)
         return Cluster(
-            flops=flops,
-            bandwidth=2 * speed,
-            near=speed / 2,
+            flops=2 * 384**3 / product,
+            bandwidth=3 * x.nbytes / copy,
+            near=near,
             per_machine=os.cpu_count() or 1,
-            latency=1e-4,
+            latency=latency,
+            overhead=small,
         )
 
     def __repr__(self) -> str:
@@ -98,10 +128,17 @@ class Cluster:
         return f"Cluster({said})"
 
 
-def _fastest(call: Any) -> float:
-    best = math.inf
-    for _ in range(5):
+def _slowest(call: Callable[[], Any], count: int) -> float:
+    """The median time of a call, on the slowest of all processes at the same time."""
+    together = groups.initialized()
+    if together:
+        collectives.barrier()
+    times = []
+    for _ in range(count):
         start = time.perf_counter()
         call()
-        best = min(best, time.perf_counter() - start)
-    return best
+        times.append(time.perf_counter() - start)
+    found = weft.tensor([statistics.median(times)], dtype=weft.float64)
+    if together:
+        collectives.all_reduce(found, collectives.ReduceOp.MAX)
+    return found.item()

@@ -92,10 +92,10 @@ def parallel(
 
     ``example`` is a whole batch of inputs; with ``loss_fn(output, target)``, a mean
     over samples, the target is its last part. ``world`` are the processes that there
-    are, unless it says how many. ``memory`` is what each may take, as bytes or ``"16 GB"``;
-    ``cluster`` is a ``Cluster`` or the path of a JSON file, or else this machine is
-    measured, by all processes together if there are some. The plan prints as a table of
-    the fastest strategies, whose times and memory are predictions; its
+    are, unless it says how many. ``memory`` is what each may take, as bytes or
+    ``"16 GB"``; ``cluster`` is a ``Cluster`` or the path of a JSON file, or else this
+    machine is measured, by all processes together if there are some. The plan prints as
+    a table of the fastest strategies, whose times and memory are predictions; its
     ``training_step`` runs one of them.
 
     >>> net = weft.nn.Sequential(weft.nn.Linear(64, 256), weft.nn.Linear(256, 8))

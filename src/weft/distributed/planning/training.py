@@ -218,8 +218,8 @@ class TrainingStep:
             return x
         if x.shape[0] != self.work.batch:
             raise ArgumentError(
-                f"step: expected a whole batch of {self.work.batch}, as in the example, "
-                f"got {x.shape[0]} rows; leave out the last, smaller batch "
+                f"step: expected a whole batch of {self.work.batch}, as in the "
+                f"example, got {x.shape[0]} rows; leave out the last, smaller batch "
                 "(drop_last=True)"
             )
         rows = self.work.batch // self.strategy.data

@@ -5,8 +5,8 @@
     k ┼ attention → out     linear layers, whose rows are then in parts
     v ┘
 
-Layers that read one value begin together, or else each by itself. Where an operator does
-not divide, its layers are computed by all processes.
+Layers that read one value begin together, or else each by itself. Where an operator
+does not divide, its layers are computed by all processes.
 """
 
 from __future__ import annotations
