@@ -262,8 +262,8 @@ class _Recorder:
         elif not op.view:
             call.flops += float(op.facts.cost * outs[0].numel())
         if not op.view:
-            call.moved += sum(one.nbytes for one in outs)
-            call.moved += sum(a.nbytes for a in args if isinstance(a, Tensor))
+            call.moved += sum(one._data.nbytes for one in outs)
+            call.moved += sum(a._data.nbytes for a in args if isinstance(a, Tensor))
         for one in outs:
             owner = allocation.owner(one._data)
             self.owners.append(owner)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,9 @@ from typing import Any
 import weft
 from weft.distributed import collectives, groups
 from weft.errors import ArgumentError, FileFormatError
+
+LONG = 0.15  # seconds in which something is measured
+CHAIN = 50  # operators in a row
 
 
 class Cluster:
@@ -101,17 +103,14 @@ class Cluster:
         memory. It takes about a second.
         """
         size_of_world = groups.world().links.size if groups.initialized() else 1
-        a, x, one = weft.ones(384, 384), weft.ones(1 << 20), weft.ones(1)
-        product, copy, small = (
-            _slowest(call, count)
-            for call, count in ((lambda: a @ a, 9), (lambda: x + x, 9),
-                                (lambda: one + one, 500))
-        )  # fmt: skip
+        a, x = weft.ones(384, 384), weft.ones(1 << 22)
+        product, copy = _slowest(lambda: a @ a), _slowest(lambda: x + x)
+        small = _slowest(_chain) / (3 * CHAIN)  # backward takes as long as two forwards
         near, latency = x.nbytes / copy / 2, 1e-4
         if size_of_world > 1:
-            latency = _slowest(lambda: collectives.all_reduce(one.clone()), 50)
+            latency = _slowest(lambda: collectives.all_reduce(weft.ones(1)))
             y = weft.ones(size)
-            whole = _slowest(lambda: collectives.all_reduce(y), 5)
+            whole = _slowest(lambda: collectives.all_reduce(y))
             sent = 2 * (size_of_world - 1) / size_of_world * y.nbytes
             near = sent / max(whole - latency, 1e-9)
         return Cluster(
@@ -128,17 +127,32 @@ class Cluster:
         return f"Cluster({said})"
 
 
-def _slowest(call: Callable[[], Any], count: int) -> float:
-    """The median time of a call, on the slowest of all processes at the same time."""
+def _chain() -> None:
+    y = weft.ones(1, requires_grad=True)
+    for _ in range(CHAIN):
+        y = y * 2
+    y.backward()
+
+
+def _slowest(call: Callable[[], Any]) -> float:
+    """The mean time of a call on the slowest of all processes, which call it as often.
+
+    It is called long enough that processes which share a core all get their turn.
+    """
     together = groups.initialized()
-    if together:
-        collectives.barrier()
-    times = []
+    start = time.perf_counter()
+    call()
+    once = _most(time.perf_counter() - start, together)
+    count = max(3, math.ceil(LONG / once))
+    start = time.perf_counter()
     for _ in range(count):
-        start = time.perf_counter()
         call()
-        times.append(time.perf_counter() - start)
-    found = weft.tensor([statistics.median(times)], dtype=weft.float64)
+    return _most((time.perf_counter() - start) / count, together)
+
+
+def _most(seconds: float, together: bool) -> float:
+    """The largest of all processes' numbers."""
+    found = weft.tensor([seconds], dtype=weft.float64)
     if together:
         collectives.all_reduce(found, collectives.ReduceOp.MAX)
     return found.item()

@@ -1,22 +1,16 @@
-"""The bytes of a step, measured layer by layer on a few rows.
+"""The most memory of a process under a strategy.
 
-    forward     what a layer leaves for backward, and the most that it needs meanwhile
-    backward    what it lets go, the gradients that it makes, and the most meanwhile
-
-A step on some rows and one on twice as many say which bytes grow with the batch. The
-peak of a strategy follows from the order in which a process works on its microbatches.
+It follows from what its layers keep and need, and from the order in which the process
+works on its microbatches.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
-import weft
-from weft.core.tensor import Tensor
 from weft.distributed.pipelining import orders
+from weft.distributed.planning.profile import Linear, Profile
 from weft.distributed.planning.strategy import (
     Strategy,
     held,
@@ -26,130 +20,7 @@ from weft.distributed.planning.strategy import (
 )
 from weft.distributed.planning.traffic import shared_units
 from weft.distributed.planning.work import Layer, Work
-from weft.nn import Module
 from weft.optim.flat import LARGE
-
-ROWS = 2  # of the smaller step
-
-
-class Bytes(NamedTuple):
-    """Bytes that a batch of any size takes, and those of each row."""
-
-    fixed: float
-    row: float
-
-    def of(self, rows: float) -> float:
-        """The bytes of so many rows."""
-        return self.fixed + self.row * rows
-
-
-class Profile(NamedTuple):
-    """A layer's bytes: what stays and the most, in forward and in backward.
-
-    ``freed`` is what backward lets go, less the gradients that it makes.
-    """
-
-    kept: Bytes
-    forward: Bytes
-    freed: Bytes
-    backward: Bytes
-
-
-def measured_profile(
-    module: Module, example: Sequence[Any], loss_fn: Callable[..., Any] | None,
-    names: Sequence[str],
-) -> tuple[Profile, ...]:  # fmt: skip
-    """The bytes of layers, and at the end of the loss.
-
-    The last of ``example`` is the target if there is a ``loss_fn``.
-    """
-    state = weft.get_rng_state()
-    some = [
-        _segments(module, _rows(example, rows), loss_fn, names)
-        for rows in (ROWS, ROWS, 2 * ROWS)  # the first one makes what is cached
-    ]
-    weft.set_rng_state(state)
-    for p in module.parameters():
-        p.grad = None
-    return tuple(
-        Profile(*(_line(a, b) for a, b in zip(one, other, strict=True)))
-        for one, other in zip(some[1], some[2], strict=True)
-    )
-
-
-def _line(one: float, other: float) -> Bytes:
-    row = (other - one) / ROWS
-    return Bytes(one - row * ROWS, row)
-
-
-def _rows(example: Sequence[Any], count: int) -> tuple[Any, ...]:
-    def some(x: Any) -> Any:
-        if not isinstance(x, Tensor) or not x.ndim or not x.shape[0]:
-            return x
-        times = math.ceil(count / x.shape[0])
-        return (x[:count] if times == 1 else weft.cat([x] * times)[:count]).clone()
-
-    return tuple(map(some, example))
-
-
-def _segments(
-    module: Module, args: tuple[Any, ...], loss_fn: Any, names: Sequence[str]
-) -> list[tuple[float, float, float, float]]:
-    """What each layer, and the loss, keeps and needs at most, forward and backward."""
-    for p in module.parameters():
-        p.grad = None
-    inputs = args if loss_fn is None else args[:-1]
-    marks: list[tuple[bool, int, int]] = []  # backward, layer, moment
-    handles = []
-    with weft.memory.record() as memory, weft.enable_grad():
-
-        def mark(back: bool, k: int) -> None:
-            marks.append((back, k, len(memory.bytes) - 1))
-
-        def leave(k: int, out: Any) -> None:
-            for one in weft.tree_flatten(out)[0]:
-                if isinstance(one, Tensor) and one.requires_grad:
-                    one.register_hook(lambda g: mark(True, k))
-
-        for k, name in enumerate(names):
-            layer = module.get_submodule(name)
-            handles += [
-                layer.register_forward_pre_hook(lambda m, a, k=k: mark(False, k)),
-                layer.register_forward_hook(lambda m, a, out, k=k: leave(k, out)),
-            ]
-        try:
-            out = module(*inputs)
-            mark(False, len(names))
-            loss = _mean(out) if loss_fn is None else loss_fn(out, args[-1])
-            del out
-            mark(True, len(names))
-            loss.backward()
-        finally:
-            for handle in handles:
-                handle.remove()
-        marks.append((True, -1, len(memory.bytes) - 1))
-        return _measured(memory.bytes, marks, len(names) + 1)
-
-
-def _mean(out: Any) -> Tensor:
-    tensors = [x for x in weft.tree_flatten(out)[0] if isinstance(x, Tensor)]
-    return sum((x.mean() for x in tensors if x.requires_grad), weft.zeros(()))
-
-
-def _measured(
-    live: list[int], marks: list[tuple[bool, int, int]], count: int
-) -> list[tuple[float, float, float, float]]:
-    found = [[0.0, 0.0, 0.0, 0.0] for _ in range(count)]
-    for (back, k, start), (_, _, end) in itertools.pairwise(marks):
-        at, most = found[k], 2 * back + 1
-        at[most] = max(
-            at[most], at[most - 1] + max(live[start : end + 1]) - live[start]
-        )
-        at[most - 1] += live[end] - live[start]
-    return [(a, b, -c, d) for a, b, c, d in found]
-
-
-# -- the peak of a strategy
 
 
 def peak(
@@ -229,7 +100,7 @@ class _Process:
     def _note(self, more: float = 0.0) -> None:
         self.most = max(self.most, self.live + more)
 
-    def _of(self, k: int, size: Bytes) -> float:
+    def _of(self, k: int, size: Linear) -> float:
         """The bytes of a microbatch in a layer that may be in parts."""
         layer, t = self.layers[k], self.strategy.tensor
         alone = layer.alone.kept / layer.kept if layer.kept else 1.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from weft.core.tensor import Tensor
 from weft.distributed import groups
 from weft.distributed.planning.cluster import Cluster
-from weft.distributed.planning.simulate import Estimate, simulate
+from weft.distributed.planning.simulate import Estimate, Measured, simulate
 from weft.distributed.planning.strategy import SHARDING, Strategy, pieces_of
 from weft.distributed.planning.training import TrainingStep
 from weft.distributed.planning.work import Model, Work
@@ -112,14 +113,18 @@ def parallel(
     model = None
     if not isinstance(module, Work):
         model = Model(module, example, loss_fn, optimizer)
+    here = cluster is None
     if cluster is None:
         cluster = Cluster.measured()
     elif not isinstance(cluster, Cluster):
         cluster = Cluster.load(cluster)
     most = cluster.memory if memory is None else parse_bytes(memory, "parallel")
     work = module if model is None else model.work()
-    every = [(s, _estimate(model or work, s, cluster))
-             for s in strategies(model or work, world)]  # fmt: skip
+    found = None if model is None else _measured(model, world if here else 0)
+    every = [
+        (s, simulate(model.work(s.tensor) if model else work, s, cluster, found))
+        for s in strategies(model or work, world)
+    ]
     if not every:
         raise ArgumentError(
             f"parallel: a batch of {work.batch} and {len(work.layers)} layers cannot "
@@ -136,11 +141,11 @@ def parallel(
     return Plan(work, tuple(fitting), model)
 
 
-def _estimate(source: Model | Work, strategy: Strategy, cluster: Cluster) -> Estimate:
-    if isinstance(source, Work):
-        return simulate(source, strategy, cluster)
-    work = source.work(strategy.tensor)
-    return simulate(work, strategy, cluster, source.memory)
+def _measured(model: Model, world: int) -> Measured:
+    """What a model takes on few rows; its times too, if this machine is planned for."""
+    example = sum(x.nbytes for x in model.example if isinstance(x, Tensor))
+    times = model.times(world) if world else ()
+    return Measured(model.profile, float(example), times)
 
 
 def strategies(source: Model | Work, world: int) -> Iterator[Strategy]:

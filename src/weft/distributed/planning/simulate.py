@@ -9,12 +9,14 @@ their rings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from weft.distributed.pipelining import orders
 from weft.distributed.pipelining.orders import Action
 from weft.distributed.planning.cluster import Cluster
+from weft.distributed.planning.memory import peak
+from weft.distributed.planning.profile import Linear, Profile, Times
 from weft.distributed.planning.strategy import (
     Strategy,
     held,
@@ -25,6 +27,10 @@ from weft.distributed.planning.traffic import traffic
 from weft.distributed.planning.work import Layer, Work
 
 
+# How often bytes of parameters go through memory for messages to be made and read.
+COPIES = {"none": 4, "states": 9, "gradients": 9, "all": 13}
+
+
 class Estimate(NamedTuple):
     """What is predicted of a strategy."""
 
@@ -32,6 +38,23 @@ class Estimate(NamedTuple):
     memory: float  # bytes of the process that has the most
     sent: float  # bytes that such a process sends in a step
     computing: float  # the share of the step in which it computes
+
+
+class Measured(NamedTuple):
+    """What was measured of a model: bytes of layers and of the batch, and seconds.
+
+    The last of the layers is the loss. Without times, a cluster says how long things
+    take.
+    """
+
+    profile: tuple[Profile, ...]
+    example: float
+    times: tuple[Times, ...] = ()
+
+    def seconds(self, work: Work) -> dict[str, Times]:
+        """Times by the names of layers; the loss has none."""
+        names = [*(one.name for one in work.layers), ""]
+        return dict(zip(names, self.times, strict=True)) if self.times else {}
 
 
 class _Stage(NamedTuple):
@@ -48,11 +71,11 @@ def simulate(
     work: Work,
     strategy: Strategy,
     cluster: Cluster,
-    memory: Callable[[Strategy], float] | None = None,
+    measured: Measured | None = None,
 ) -> Estimate:
     """The time, memory and traffic of a step.
 
-    ``memory`` gives the bytes of a process where they were measured.
+    ``measured`` are bytes and seconds of layers that were measured.
 
     >>> planning = weft.distributed.planning
     >>> work = planning.transformer(
@@ -64,16 +87,19 @@ def simulate(
     True
     """
     count = microbatches(work, strategy)
-    stages = [
-        _stage(part, work, strategy, cluster) for part in stages_of(work, strategy)
-    ]
+    parts = stages_of(work, strategy)
+    times = {} if measured is None else measured.seconds(work)
+    stages = [_stage(part, work, strategy, cluster, times) for part in parts]
+    if times:
+        stages[-1] = _with_loss(stages[-1], times[""], strategy)
     hop = _hop(stages, strategy, cluster)
     seconds, busy = _run(stages, strategy, count, hop)
     shared, bytes_shared = _shared(stages, work, strategy, cluster)
-    total = seconds + shared
-    most = (
-        _memory(stages, work, strategy, count) if memory is None else memory(strategy)
-    )
+    total = seconds + shared + _update(stages, work, strategy, cluster)
+    if measured is None:
+        most = _memory(stages, work, strategy, count)
+    else:
+        most = peak(work, strategy, measured.profile, measured.example)
     if work.layers[0].weights:
         sent = float(max(sum(sends.values()) for sends in traffic(work, strategy)))
     else:
@@ -86,8 +112,9 @@ def simulate(
 
 
 def _stage(
-    layers: list[Layer], work: Work, strategy: Strategy, cluster: Cluster
-) -> _Stage:
+    layers: list[Layer], work: Work, strategy: Strategy, cluster: Cluster,
+    times: Mapping[str, Times],
+) -> _Stage:  # fmt: skip
     t, b = strategy.tensor, strategy.microbatch
     speed = cluster.flops * cluster.efficiency
     compute = sum(
@@ -96,6 +123,10 @@ def _stage(
         + x.operators * cluster.overhead
         for x in layers
     )
+    backward = 2 * compute
+    if times:
+        compute = sum(_seconds(x, times[x.name].forward, strategy) for x in layers)
+        backward = sum(_seconds(x, times[x.name].backward, strategy) for x in layers)
     exchanged = b * sum(x.exchanges for x in layers)
     ring, bytes_sent = _ring(exchanged, t, cluster.link(t), cluster)
     forward = compute + ring + cluster.latency * _sums(layers) * (t > 1)
@@ -105,11 +136,27 @@ def _stage(
         for x in layers
     )
     return _Stage(
-        forward, 2 * compute + (forward - compute) + again,
+        forward, backward + (forward - compute) + again,
         held(layers, t), max((held([x], t) for x in layers), default=0),
         b * kept, b * layers[-1].passes / t if layers else 0.0,
         bytes_sent * (3 if strategy.recompute else 2),
     )  # fmt: skip
+
+
+def _seconds(layer: Layer, time: Linear, strategy: Strategy) -> float:
+    """The time of a microbatch in a layer that was measured."""
+    row = time.row * strategy.microbatch
+    share = layer.alone.flops / layer.flops if layer.flops else 1.0
+    return time.fixed + _each(row, share * row, strategy.tensor)
+
+
+def _with_loss(stage: _Stage, time: Times, strategy: Strategy) -> _Stage:
+    """The last stage, with the loss."""
+    b = strategy.microbatch
+    return stage._replace(
+        forward=stage.forward + time.forward.of(b),
+        backward=stage.backward + time.backward.of(b),
+    )
 
 
 def _each(all_of_it: float, alone: float, count: int, cut: bool = False) -> float:
@@ -198,7 +245,21 @@ def _shared(
     seconds, sent = _ring(
         factor * size, d, cluster.link(int(min(reach, 1 << 60))), cluster
     )
-    return seconds + cluster.latency * math.log2(d), sent
+    copies = COPIES[strategy.sharding] * size / cluster.bandwidth
+    return seconds + cluster.latency * math.log2(d) + copies, sent
+
+
+def _update(
+    stages: list[_Stage], work: Work, strategy: Strategy, cluster: Cluster
+) -> float:
+    """The time of the optimizer: it reads all that it has, and writes most of it."""
+    shards = strategy.data if strategy.sharding != "none" else 1
+    moved = 3 * work.itemsize + 2 * work.states
+    most = max(
+        sum(one.parameters for one in stages[rank :: strategy.pipeline])
+        for rank in range(strategy.pipeline)
+    )
+    return most / shards * moved / cluster.bandwidth
 
 
 def _memory(stages: list[_Stage], work: Work, strategy: Strategy, count: int) -> float:

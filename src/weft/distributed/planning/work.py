@@ -11,6 +11,7 @@ import weft
 from weft.core.tensor import Tensor
 from weft.distributed.calls import Call, Ref, recorded
 from weft.distributed.pipelining.pipe import layers_of
+from weft.distributed.planning.profile import Example, Profile, Times, profiled, timed
 from weft.distributed.tensor.parallel.found import Found, found_styles, linear_layers
 from weft.distributed.tensor.placements import piece
 from weft.dtype import DType
@@ -184,19 +185,18 @@ class Model:
         return self._found[tensor]
 
     @functools.cached_property
-    def profile(self) -> tuple[Any, ...]:
+    def _example(self) -> Example:
+        names = tuple(one.name for one in self.work().layers)
+        return Example(self.module, self.example, self.loss_fn, names)
+
+    @functools.cached_property
+    def profile(self) -> tuple[Profile, ...]:
         """The bytes of each layer and of the loss."""
-        from weft.distributed.planning.memory import measured_profile
+        return profiled(self._example)
 
-        names = [one.name for one in self.work().layers]
-        return measured_profile(self.module, self.example, self.loss_fn, names)
-
-    def memory(self, strategy: Any) -> float:
-        """The most bytes that a process has under a strategy."""
-        from weft.distributed.planning.memory import peak
-
-        example = sum(x.nbytes for x in self.example if isinstance(x, Tensor))
-        return peak(self.work(strategy.tensor), strategy, self.profile, example)
+    def times(self, world: int) -> tuple[Times, ...]:
+        """The seconds of each layer and of the loss, on this machine."""
+        return timed(self._example, max(1, self.batch // (4 * world)), self.batch)
 
 
 def measured_work(module: Any, example: Any) -> Work:
