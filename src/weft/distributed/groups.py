@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -62,6 +63,15 @@ class World:
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None
         self._thread = 0  # the worker's
         self._last: concurrent.futures.Future[Any] | None = None
+        self.timeline: Any = None  # the one that records, if one does
+
+    def noted(self, name: str, size: int) -> contextlib.AbstractContextManager[None]:
+        """A block of communication, which a timeline notes if one records."""
+        if self.timeline is None:
+            return contextlib.nullcontext()
+        found: contextlib.AbstractContextManager[None]
+        found = self.timeline.communication(name, size)
+        return found
 
     # -- calls, in the order of the program
 

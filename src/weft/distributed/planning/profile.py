@@ -4,15 +4,15 @@
     backward    what it lets go, the gradients that it makes, and the most meanwhile
     times       of both
 
-A step on some rows and one on more say what grows with the batch. The loss is the last
-of the layers.
+A step on some rows and one on more say what grows with the batch. Operators on many
+elements may work otherwise than on few, so that bytes are counted for each size of a
+microbatch. The loss is the last of the layers.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,8 +22,7 @@ from weft.core.tensor import Tensor
 from weft.distributed import collectives, groups
 from weft.nn import Module
 
-ROWS = 2  # of the smaller step whose bytes are counted
-OFTEN = 5  # steps of which a time is the median
+OFTEN = 5  # steps of which the shortest time counts
 Mark = tuple[bool, int, Any]  # backward, layer, the clock
 
 
@@ -77,30 +76,65 @@ class Example(NamedTuple):
         return tuple(map(some, self.batch))
 
 
-def profiled(example: Example) -> tuple[Profile, ...]:
-    """The bytes of layers, and at the end of the loss."""
-    with _undone(example):
-        small, small, large = (
-            _bytes(example, example.rows(rows)) for rows in (ROWS, ROWS, 2 * ROWS)
-        )  # the first one makes what is cached
-    return tuple(
-        Profile(*(_line((ROWS, a), (2 * ROWS, b)) for a, b in zip(*pair, strict=True)))
-        for pair in zip(small, large, strict=True)
-    )
+class Profiles:
+    """The bytes of layers, and at the end of the loss, by the rows of a microbatch.
 
-
-def timed(example: Example, least: int, most: int) -> tuple[Times, ...]:
-    """The seconds of layers, and at the end of the loss, from steps on so many rows.
-
-    All processes measure at the same time, and the slowest one's times count.
+    Steps that would take more than ``limit`` bytes are not tried: what they would take
+    is that of smaller ones, and more of it. If this ``clocks``, there are seconds too:
+    all processes measure at the same time, and the slowest one's count.
     """
-    most = max(most, least + 1)
-    with _undone(example):
-        pair = [_times(example, example.rows(rows)) for rows in (least, most)]
-    return tuple(
-        Times(*(_line((least, a), (most, b)) for a, b in zip(*both, strict=True)))
-        for both in zip(*pair, strict=True)
-    )
+
+    def __init__(self, example: Example, limit: float, clocks: bool = False) -> None:
+        self.example, self.limit, self.clocks = example, limit, clocks
+        self.clocked: dict[int, list[tuple[float, ...]]] = {}
+        self.found: dict[int, tuple[Profile, ...]] = {}
+        self.counted: dict[int, tuple[float, list[tuple[float, ...]]]] = {}
+
+    def of(self, rows: int) -> tuple[Profile, ...]:
+        """The bytes for microbatches of so many rows."""
+        if rows not in self.found:
+            self.found[rows] = self._of(rows)
+        return self.found[rows]
+
+    def seconds(self, rows: int) -> tuple[Times, ...]:
+        """The seconds for microbatches of so many rows; none if this clocks none."""
+        if not self.clocks:
+            return ()
+        self.of(rows)
+        most = max(size for size in self.counted if size <= max(rows, 2))
+        sizes = (max(1, most // 2), max(2, most))
+        one, other = map(self._clock, sizes)
+        return tuple(
+            Times(*(_growing(sizes, *both) for both in zip(*pair, strict=True)))
+            for pair in zip(one, other, strict=True)
+        )
+
+    def _clock(self, rows: int) -> list[tuple[float, ...]]:
+        if rows not in self.clocked:
+            with _undone(self.example):
+                self.clocked[rows] = _times(self.example, self.example.rows(rows))
+        return self.clocked[rows]
+
+    def _of(self, rows: int) -> tuple[Profile, ...]:
+        half = max(1, rows // 2)
+        if rows > 1:
+            self.of(half)  # smaller ones come first
+            if half not in self.counted or 2 * self.counted[half][0] > self.limit:
+                return self.found[half]
+        a, b = (half, rows) if rows > 1 else (1, 2)
+        one, other = self._count(a)[1], self._count(b)[1]
+        return tuple(
+            Profile(*(_line((a, x), (b, y)) for x, y in zip(*pair, strict=True)))
+            for pair in zip(one, other, strict=True)
+        )
+
+    def _count(self, rows: int) -> tuple[float, list[tuple[float, ...]]]:
+        if rows not in self.counted:
+            args = self.example.rows(rows)
+            with _undone(self.example):
+                _bytes(self.example, args)  # makes what is kept
+                self.counted[rows] = _bytes(self.example, args)
+        return self.counted[rows]
 
 
 class _undone:
@@ -122,6 +156,12 @@ class _undone:
 def _line(one: tuple[int, float], other: tuple[int, float]) -> Linear:
     row = (other[1] - one[1]) / (other[0] - one[0])
     return Linear(one[1] - row * one[0], row)
+
+
+def _growing(sizes: tuple[int, int], one: float, other: float) -> Linear:
+    """As ``_line`` with neither part below zero; the larger step's is right."""
+    row = min(max(other - one, 0.0) / (sizes[1] - sizes[0]), other / sizes[1])
+    return Linear(other - row * sizes[1], row)
 
 
 def _marked(
@@ -169,8 +209,8 @@ def _mean(out: Any) -> Tensor:
 
 def _bytes(
     example: Example, args: tuple[Any, ...]
-) -> list[tuple[float, float, float, float]]:
-    """What each layer keeps and needs at most, forward and backward."""
+) -> tuple[float, list[tuple[float, ...]]]:
+    """The peak, and what each layer keeps and needs at most, forward and backward."""
     found = [[0.0, 0.0, 0.0, 0.0] for _ in range(len(example.names) + 1)]
     with weft.memory.record() as memory:
         marks = _marked(example, args, lambda: len(memory.bytes) - 1)
@@ -180,7 +220,7 @@ def _bytes(
         high = at[most - 1] + max(live[start : end + 1]) - live[start]
         at[most] = max(at[most], high)
         at[most - 1] += live[end] - live[start]
-    return [(a, b, -c, d) for a, b, c, d in found]
+    return float(max(live)), [(a, b, -c, d) for a, b, c, d in found]
 
 
 def _times(example: Example, args: tuple[Any, ...]) -> list[tuple[float, ...]]:
@@ -196,8 +236,8 @@ def _times(example: Example, args: tuple[Any, ...]) -> list[tuple[float, ...]]:
         ):
             found[back * count + k] += end - start
         every.append(found)
-    middle = [statistics.median(some) for some in zip(*every[1:], strict=True)]
-    slowest = weft.tensor(middle, dtype=weft.float64)
+    least = [min(some) for some in zip(*every[1:], strict=True)]
+    slowest = weft.tensor(least, dtype=weft.float64)
     if groups.initialized():
         collectives.all_reduce(slowest, collectives.ReduceOp.MAX)
     both = slowest.tolist()

@@ -120,7 +120,7 @@ def parallel(
         cluster = Cluster.load(cluster)
     most = cluster.memory if memory is None else parse_bytes(memory, "parallel")
     work = module if model is None else model.work()
-    found = None if model is None else _measured(model, world if here else 0)
+    found = None if model is None else _measured(model, most, here)
     every = [
         (s, simulate(model.work(s.tensor) if model else work, s, cluster, found))
         for s in strategies(model or work, world)
@@ -141,11 +141,10 @@ def parallel(
     return Plan(work, tuple(fitting), model)
 
 
-def _measured(model: Model, world: int) -> Measured:
+def _measured(model: Model, limit: float, here: bool) -> Measured:
     """What a model takes on few rows; its times too, if this machine is planned for."""
     example = sum(x.nbytes for x in model.example if isinstance(x, Tensor))
-    times = model.times(world) if world else ()
-    return Measured(model.profile, float(example), times)
+    return Measured(model.profiles(limit, here), float(example))
 
 
 def strategies(source: Model | Work, world: int) -> Iterator[Strategy]:

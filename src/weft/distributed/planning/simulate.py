@@ -16,7 +16,7 @@ from weft.distributed.pipelining import orders
 from weft.distributed.pipelining.orders import Action
 from weft.distributed.planning.cluster import Cluster
 from weft.distributed.planning.memory import peak
-from weft.distributed.planning.profile import Linear, Profile, Times
+from weft.distributed.planning.profile import Linear, Profiles, Times
 from weft.distributed.planning.strategy import (
     Strategy,
     held,
@@ -25,7 +25,6 @@ from weft.distributed.planning.strategy import (
 )
 from weft.distributed.planning.traffic import traffic
 from weft.distributed.planning.work import Layer, Work
-
 
 # How often bytes of parameters go through memory for messages to be made and read.
 COPIES = {"none": 4, "states": 9, "gradients": 9, "all": 13}
@@ -41,20 +40,18 @@ class Estimate(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured of a model: bytes of layers and of the batch, and seconds.
+    """What was measured of a model: its layers and loss, and the batch's bytes.
 
-    The last of the layers is the loss. Without times, a cluster says how long things
-    take.
+    Where no seconds were, a cluster says how long things take.
     """
 
-    profile: tuple[Profile, ...]
+    profiles: Profiles
     example: float
-    times: tuple[Times, ...] = ()
 
-    def seconds(self, work: Work) -> dict[str, Times]:
-        """Times by the names of layers; the loss has none."""
-        names = [*(one.name for one in work.layers), ""]
-        return dict(zip(names, self.times, strict=True)) if self.times else {}
+    def seconds(self, work: Work, rows: int) -> dict[str, Times]:
+        """Times by the names of layers; the loss is called ``loss_fn``."""
+        names = [*(one.name for one in work.layers), "loss_fn"]
+        return dict(zip(names, self.profiles.seconds(rows), strict=False))
 
 
 class _Stage(NamedTuple):
@@ -88,10 +85,10 @@ def simulate(
     """
     count = microbatches(work, strategy)
     parts = stages_of(work, strategy)
-    times = {} if measured is None else measured.seconds(work)
+    times = {} if measured is None else measured.seconds(work, strategy.microbatch)
     stages = [_stage(part, work, strategy, cluster, times) for part in parts]
     if times:
-        stages[-1] = _with_loss(stages[-1], times[""], strategy)
+        stages[-1] = _with_loss(stages[-1], times["loss_fn"], strategy)
     hop = _hop(stages, strategy, cluster)
     seconds, busy = _run(stages, strategy, count, hop)
     shared, bytes_shared = _shared(stages, work, strategy, cluster)
@@ -99,7 +96,8 @@ def simulate(
     if measured is None:
         most = _memory(stages, work, strategy, count)
     else:
-        most = peak(work, strategy, measured.profile, measured.example)
+        profile = measured.profiles.of(strategy.microbatch)
+        most = peak(work, strategy, profile, measured.example)
     if work.layers[0].weights:
         sent = float(max(sum(sends.values()) for sends in traffic(work, strategy)))
     else:

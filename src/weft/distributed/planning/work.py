@@ -11,7 +11,7 @@ import weft
 from weft.core.tensor import Tensor
 from weft.distributed.calls import Call, Ref, recorded
 from weft.distributed.pipelining.pipe import layers_of
-from weft.distributed.planning.profile import Example, Profile, Times, profiled, timed
+from weft.distributed.planning.profile import Example, Profiles
 from weft.distributed.tensor.parallel.found import Found, found_styles, linear_layers
 from weft.distributed.tensor.placements import piece
 from weft.dtype import DType
@@ -189,14 +189,9 @@ class Model:
         names = tuple(one.name for one in self.work().layers)
         return Example(self.module, self.example, self.loss_fn, names)
 
-    @functools.cached_property
-    def profile(self) -> tuple[Profile, ...]:
-        """The bytes of each layer and of the loss."""
-        return profiled(self._example)
-
-    def times(self, world: int) -> tuple[Times, ...]:
-        """The seconds of each layer and of the loss, on this machine."""
-        return timed(self._example, max(1, self.batch // (4 * world)), self.batch)
+    def profiles(self, limit: float, clocks: bool) -> Profiles:
+        """The bytes, and seconds, of each layer; ``limit`` is for trying them."""
+        return Profiles(self._example, limit, clocks)
 
 
 def measured_work(module: Any, example: Any) -> Work:
