@@ -147,6 +147,32 @@ def test_the_fastest_that_fits_is_found():
     assert "ms/step" in text
 
 
+def test_the_order_of_plans_follows_links_and_speed():
+    """What is best where sums cost nothing, where they cost much, and where memory
+    ends."""
+    work = alike(8, 8)
+    free = Cluster(flops=1.0, near=1e12, latency=1e-12)
+    dear = Cluster(flops=1e6, near=1.0, latency=1e-12)
+    kinds = {
+        "data": Strategy(data=4, microbatch=2),
+        "tensor": Strategy(tensor=4, microbatch=8),
+        "pipeline": Strategy(pipeline=4, microbatch=1),
+    }
+
+    def order(cluster):
+        seconds = {k: simulate(work, s, cluster).seconds for k, s in kinds.items()}
+        return sorted(seconds, key=seconds.__getitem__)
+
+    assert order(free)[2] == "pipeline"  # which has to fill
+    assert order(dear) == ["pipeline", "tensor", "data"]  # by the bytes that they send
+    sent = [simulate(work, kinds[k], dear).sent for k in order(dear)]
+    assert sent == sorted(sent)
+    whole = simulate(work, kinds["data"], free).memory
+    found = weft.parallel(work, world=4, cluster=free, memory=whole * 0.6)
+    assert found.best != kinds["data"]
+    assert found.estimate.memory <= whole * 0.6
+
+
 def test_what_does_not_fit_is_an_error(tmp_path):
     net, x = nn.Linear(8, 8), weft.ones(3, 8)
     for made, words in (
@@ -177,6 +203,8 @@ def test_what_does_not_fit_is_an_error(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"flops": 2.0, "near": 3.0, "per_machine": 8}))
     assert Cluster.load(path).link(9) == 3.0
+    Cluster.load(path).save(path)
+    assert Cluster.load(path).per_machine == 8
     for text in ("{", "[]", '{"flops": 1}', '{"flops": 1, "near": 1, "speed": 2}'):
         path.write_text(text)
         with pytest.raises(weft.errors.FileFormatError):

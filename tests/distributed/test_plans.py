@@ -10,6 +10,11 @@ import weft
 import weft.distributed as dist
 from weft import nn
 from weft.distributed.planning import Cluster, Strategy, traffic
+from weft.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from weft.nn import functional as F
 
 CLUSTER = Cluster(flops=1e9, near=1e9)
@@ -154,6 +159,28 @@ def test_memory_is_as_planned(kind, strategy, worlds):
     found = worlds.ok(taken, 2, kind, strategy)
     predicted, _ = found[0]
     assert max(peak for _, peak in found) == pytest.approx(predicted, rel=0.05)
+
+
+def doubly_shared():
+    """Parts of parts take the memory of parts of parts."""
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    net = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8))
+    whole = [p.detach().clone() for p in net.parameters()]
+    styles = {"0": ColwiseParallel(use_local_output=False), "1": RowwiseParallel()}
+    parallelize_module(net, mesh["tp"], styles)
+    dist.fsdp.fully_shard(net, mesh=mesh["dp"])
+    shapes = [tuple(p.to_local().shape) for p in net.parameters()]
+    assert shapes == [(4, 8), (4,), (4, 8), (4,)]
+    for p, plain in zip(net.parameters(), whole, strict=True):
+        dist.broadcast(plain, 0)
+        assert weft.equal(p.full_tensor(), plain)
+    one = parallelize_module(nn.Linear(4, 4), mesh["tp"], ColwiseParallel())
+    with pytest.raises(ValueError, match=r"is a DTensor already, on .*mesh\['dp'\]"):
+        dist.fsdp.fully_shard(one)
+
+
+def test_layers_in_parts_are_sharded(worlds):
+    worlds.ok(doubly_shared, 4)
 
 
 def refused():

@@ -55,9 +55,9 @@ def test_the_slowest_rank_is_named(worlds, tmp_path):
 
 
 def refused():
-    with dist.Timeline() as one:
-        with pytest.raises(ValueError, match="expected one at a time"):
-            dist.Timeline().__enter__()
+    other = dist.Timeline()
+    with dist.Timeline() as one, pytest.raises(ValueError, match="one at a time"):
+        other.__enter__()
     with pytest.raises(ValueError, match=r"put each into a block of step\(\)"):
         str(one)
 

@@ -190,8 +190,8 @@ def fully_shard(
 class _Parameter:
     """A parameter of a unit: its part, and where modules hold it.
 
-    ``outer`` is the DTensor of a layer in parts, whose part here is what the unit
-    shares out; ``shape`` is that of this part.
+    ``outer`` are mesh, placements and shape of a layer's parameter that is in parts
+    already: the unit shares out the part here, and ``shape`` is that of this part.
     """
 
     def __init__(
@@ -201,14 +201,16 @@ class _Parameter:
         placements: Placements = (Shard(0),)
         if mesh.ndim == 2:
             placements = (Replicate(), Shard(0))
-        self.outer = value if isinstance(value, DTensor) else None
+        self.outer: Any = None
+        if isinstance(value, DTensor):
+            self.outer = value.device_mesh, value.placements, value.shape
         self.sharded = distribute_tensor(value._part.detach(), mesh, placements)
         self.shape = self.sharded.shape
         if self.outer is not None:
+            outside, around, whole = self.outer
             self.sharded = DTensor(
-                self.sharded.below, self.outer.device_mesh.across(mesh),
-                (*self.outer.placements, *placements), self.outer.shape,
-            )  # fmt: skip
+                self.sharded.below, outside.across(mesh), (*around, *placements), whole
+            )
         self.sharded._parameter = value._parameter
         self.sharded.requires_grad_(value.requires_grad)
         self.part.requires_grad_(value.requires_grad)
@@ -224,11 +226,9 @@ class _Parameter:
 
     def put_whole(self, value: Tensor) -> None:
         """Give modules what was gathered."""
-        one = self.outer
-        if one is not None:
-            value = DTensor.from_local(
-                value, one.device_mesh, one.placements, shape=one.shape
-            )
+        if self.outer is not None:
+            mesh, placements, shape = self.outer
+            value = DTensor.from_local(value, mesh, placements, shape=shape)
         self.put(value)
 
 
