@@ -18,8 +18,8 @@ from weft.core.tensor import Tensor
 from weft.distributed.calls import Call, Calls, Held, Ref, filled, recorded, run
 from weft.distributed.pipelining.stage import PipelineStage
 from weft.errors import ArgumentError
-from weft.fx.graph_module import _assign
 from weft.nn import Module
+from weft.nn.module import assign
 
 
 class SplitPoint(enum.Enum):
@@ -69,7 +69,7 @@ class Stage(Module):
             found: Any = model
             for part in path.split("."):
                 found = getattr(found, part)
-            _assign(self, path, found)
+            assign(self, path, found)
         self._cut = cut
         self._shapes = [tuple(types[number].shape) for number in cut.inputs]
         self._output = output  # of the whole model, on the last stage
