@@ -183,6 +183,23 @@ def test_layers_in_parts_are_sharded(worlds):
     worlds.ok(doubly_shared, 4)
 
 
+def whole_road():
+    """The machine is measured, and the best plan runs, with nothing said."""
+    net, (x, t) = nets.network("mlp", seed=3 + dist.get_rank()), data_of("mlp")
+    optimizer = nets.adam(net.parameters())
+    step = weft.parallel(
+        net, (x, t), loss_fn=loss_of, optimizer=optimizer
+    ).training_step()
+    losses = [step(x, t).item() for _ in range(nets.STEPS)]
+    np.testing.assert_allclose(losses, alone("mlp")[0], 1e-10)
+    return list(step.strategy)
+
+
+def test_the_best_plan_runs(worlds):
+    first, second = worlds.ok(whole_road, 2)
+    assert first == second
+
+
 def refused():
     net, (x, t) = nets.network("mlp"), data_of("mlp")
     optimizer = nets.adam(net.parameters())

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from weft.core.tensor import Tensor
 from weft.distributed import groups
+from weft.distributed.objects import broadcast_object_list
 from weft.distributed.planning.cluster import Cluster
 from weft.distributed.planning.simulate import Estimate, Measured, simulate
 from weft.distributed.planning.strategy import SHARDING, Strategy, pieces_of
@@ -45,7 +46,12 @@ class Plan(NamedTuple):
             raise ArgumentError(
                 "training_step: this plan is of work alone; pass the module to parallel"
             )
-        return TrainingStep(self.model, self.best if strategy is None else strategy)
+        if strategy is None:  # rank 0's, should others have measured otherwise
+            held = [list(self.best)]
+            if groups.started().links.size > 1:
+                broadcast_object_list(held, 0)
+            strategy = Strategy(*held[0])
+        return TrainingStep(self.model, strategy)
 
     def __str__(self) -> str:
         head = (
