@@ -47,7 +47,7 @@ class Plan(NamedTuple):
                 "training_step: this plan is of work alone; pass the module to parallel"
             )
         if strategy is None:  # rank 0's, should others have measured otherwise
-            held = [list(self.best)]
+            held: list[Any] = [list(self.best)]
             if groups.started().links.size > 1:
                 broadcast_object_list(held, 0)
             strategy = Strategy(*held[0])
