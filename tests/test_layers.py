@@ -19,11 +19,10 @@ ORDER = (
     "nn", "masked", "distributions", "optim", "functional_names", "spectrogram",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
-    "foreach", "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
-    "accelerator", "backends", "futures", "distributed", "multiprocessing",
+    "foreach", "version", "types", "switches", "profiler", "cpu", "cuda", "xpu", "mtia",
+    "mps", "accelerator", "backends", "futures", "distributed", "multiprocessing",
     "overrides", "nested", "hub", "kernels", "library", "compiler", "jit", "fx",
-    "quantization", "export", "onnx", "language", "serve", "profiler", "vision",
-    "torch", "cli",
+    "quantization", "export", "onnx", "language", "serve", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 

@@ -27,7 +27,7 @@ MEASURED = Report.read((ROOT / "benchmarks" / "results.json").read_text())
 # The packages to read in order to know how Weft works.
 CORE = ["core", "ops", "autograd", "func", "graph", "compile", "runtime", "nn", "optim"]
 # Lines of code that a tier may have: its size, rounded up a little. It is to go down.
-BUDGET = {"core": 82_000, "rest": 61_000}  # with exports and servers
+BUDGET = {"core": 82_000, "rest": 62_500}  # with exports, servers and plans
 
 
 class Lines(NamedTuple):

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from launching import alive, launched
 
 from weft.cli.main import main
 from weft.distributed import environment, launch
@@ -59,21 +60,9 @@ def run(program, monkeypatch):
     monkeypatch.setattr(launch, "GRACE", 0.5)
 
     def run(what, count=2):
-        out, err = io.StringIO(), io.StringIO()
-        launcher = launch.Launcher(out, err)
-        status = launcher.run(count, [sys.executable, str(program), what])
-        return status, out.getvalue(), err.getvalue()
+        return launched(launch.Launcher, count, [sys.executable, str(program), what])
 
     return run
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] != "Z"
 
 
 def started(text):

@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from launching import alive, launched
 
 from weft.cli.main import main
 from weft.distributed import environment, launch
@@ -95,23 +96,19 @@ def run(tmp_path, monkeypatch):
 
     def run(kills=None, restarts=0, count=1, servers=1, middle="pass", **options):
         path.write_text(PROGRAM.replace("{middle}", middle))
-        out, err = io.StringIO(), io.StringIO()
-        launcher = Watched(out, err)
-        launcher.kills = kills
+        made = []
+
+        def make(out, err):
+            made.append(Watched(out, err))
+            made[0].kills = kills
+            return made[0]
+
         command = [sys.executable, "-m", "weft", "run", str(path)]
-        status = launcher.run(count, command, restarts, servers, **options)
-        assert not any(map(alive, launcher.pids))
-        return status, out.getvalue(), err.getvalue()
+        found = launched(make, count, command, restarts, servers, **options)
+        assert not any(map(alive, made[0].pids))
+        return found
 
     return run
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def ends(out):

@@ -13,6 +13,8 @@ from weft.distributed.pipelining import (
     Schedule1F1B,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
+    SplitPoint,
+    pipeline,
 )
 from weft.nn import functional as F
 
@@ -298,6 +300,68 @@ def test_stages_are_compiled(worlds):
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_stages_are_data_parallel(worlds, kind):
     worlds.ok(grid, 4, kind)
+
+
+class Residual(nn.Module):
+    """A model whose input, a number and a parameter of its own pass by its layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.scale = nn.Parameter(weft.ones(3))
+        self.third = nn.Linear(3, 2)
+
+    def forward(self, x):
+        y = self.first(x) * self.scale
+        if y.shape[-1] == 3:
+            y = self.second(y + 1) + x
+        return {"out": self.third(y * self.scale), "kind": "plain"}
+
+
+def test_a_model_is_cut_where_it_is_told_to():
+    net, x = Residual(), weft.randn(4, 3)
+    spec = {"second": SplitPoint.BEGINNING, "third": SplitPoint.BEGINNING}
+    pipe = pipeline(net, (x,), split_spec=spec)
+    names = [[n for n, _ in stage.named_parameters()] for stage in pipe.stages]
+    assert names == [
+        ["scale", "first.weight", "first.bias"],
+        ["scale", "second.weight", "second.bias"], ["third.weight", "third.bias"],
+    ]  # fmt: skip
+    assert pipe.shared() == {"scale": [0, 1]}
+    x = weft.randn(4, 3)  # other numbers than the example
+    out = (x,)
+    for stage in pipe.stages:
+        out = stage(*out)
+    assert weft.equal(out["out"], net(x)["out"])
+    assert out["kind"] == "plain"
+    after = pipeline(net, (x,), split_spec={"second": SplitPoint.END})
+    assert after.num_stages == 2
+    with pytest.raises(ValueError, match=r"expected microbatches of \[\(4, 3\)\]"):
+        pipe.stages[0](x[:2])
+    with pytest.raises(ValueError, match="expected a stage from 0 to 2, got 3"):
+        pipe.get_stage_module(3)
+    with pytest.raises(ValueError, match="got 'fourth'; there are first, second, thi"):
+        pipeline(net, (x,), split_spec={"fourth": SplitPoint.END})
+
+
+@pytest.mark.parametrize(
+    ("between", "words"),
+    [
+        (lambda y: y + weft.randn(4, 3), "would draw the same numbers"),
+        (lambda y: y.mul_(2), "is changed in place between layers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_cut(between, words):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.second(between(self.first(x)))
+
+    with pytest.raises(ValueError, match=words):
+        pipeline(Net(), (weft.ones(4, 3),), split_spec={"second": SplitPoint.BEGINNING})
 
 
 def refused():

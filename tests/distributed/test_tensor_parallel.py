@@ -9,6 +9,7 @@ import pytest
 import weft
 import weft.distributed as dist
 from weft import nn
+from weft.distributed.calls import recorded
 from weft.distributed.tensor import (
     DTensor,
     Partial,
@@ -26,6 +27,7 @@ from weft.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+from weft.distributed.tensor.parallel.found import found_styles, linear_layers
 from weft.nn import functional as F
 
 PLACED = [Shard(0), Shard(1), Replicate()]
@@ -385,6 +387,25 @@ def words(sequence, compiling, shape):
         losses = [step(*data).item() for _ in range(nets.STEPS)]
         nets.assert_same(found, (losses, [nets.whole(p) for p in plain.parameters()]))
     return held
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "rows"),
+    [
+        ("words", ["attention.q", "attention.k", "attention.v", "up"],
+         ["attention.out", "down"]),
+        ("gpt", ["mlp.0"], ["mlp.1"]),  # of q, k and v in one, parts are no heads
+        ("resnet", [], []),
+    ],
+)  # fmt: skip
+def test_layers_that_can_work_on_parts_are_found(name, columns, rows):
+    net = nets.network(name)
+    x, _ = nets.batch("gpt" if name == "words" else name)
+    linear = linear_layers(net)
+    found = found_styles(recorded(net, (x,), linear), linear, 2)
+    assert list(found.columns) == [f"blocks.0.{path}" for path in columns]
+    assert list(found.rows) == [f"blocks.0.{path}" for path in rows]
+    assert list(found.styles()) == [*found.columns, *found.rows]
 
 
 def uneven(compiling):

@@ -5,18 +5,12 @@ import pytest
 
 import weft
 from weft.core.op import TensorType, all_ops
-from weft.distributed.tensor.dtensor import _local, _ways
+from weft.distributed.tensor.dtensor import _local
 from weft.distributed.tensor.placements import piece
+from weft.ops import dividing
 
 SIZE = 2
 OPS = [op for op in all_ops() if op.facts.divides or op.facts.elementwise]
-
-
-class Row:
-    """A mesh of two processes, as far as rules ask."""
-
-    def size(self):
-        return SIZE
 
 
 def typed(value):
@@ -73,7 +67,9 @@ def test_parts_make_the_whole(op):
             out = op.type(*types, **params)
             outs = out if type(out) is tuple else (out,)
             whole = evaluated(op, args, params)
-            for ins, results in _ways(op, Row(), out, types, params):
+            for ins, results in dividing.ways(
+                op.facts, op.linear, SIZE, out, types, params
+            ):
                 assert len(ins) == len(args)
                 assert len(results) == len(outs)
                 found = []

@@ -624,7 +624,7 @@ def _after(node: Node, pairs: list[Any], g: Any) -> list[Any]:
 def _has_large_gradient(leaf: Leaf) -> bool:
     tensor = leaf.tensor()
     grad = None if tensor is None else tensor.grad
-    return grad is not None and grad._data.nbytes >= LARGE
+    return grad is not None and grad._part._data.nbytes >= LARGE
 
 
 def _uses(nodes: Iterable[Any]) -> dict[Leaf, int]:

@@ -68,7 +68,7 @@ __all__ = [
     "CheckpointError", "DeviceMesh", "DistBackendError", "DistError",
     "DistNetworkError", "DistStoreError", "GroupMember", "P2POp",
     "ParameterServerError", "ProcessGroup", "Recovery", "RecoveryError", "ReduceOp",
-    "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
+    "Timeline", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
     "all_reduce", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv",
     "broadcast", "broadcast_object_list", "checkpoint", "default_pg_timeout",
     "destroy_process_group", "gather", "gather_object", "get_backend",
@@ -111,6 +111,8 @@ _LATER = (
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f"weft.distributed.{name}")
+    if name == "Timeline":
+        return importlib.import_module("weft.distributed.timeline").Timeline
     raise AttributeError(f"module 'weft.distributed' has no attribute {name!r}")
 
 

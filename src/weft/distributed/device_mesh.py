@@ -167,6 +167,19 @@ class DeviceMesh:
         made._set(self.device_type, self._ranks[index], names, along, self._top())
         return made
 
+    def across(self, other: DeviceMesh) -> DeviceMesh:
+        """The grid of this dimension's and another's processes, of one mesh."""
+        top = self._top()
+        names = (*(self.mesh_dim_names or ()), *(other.mesh_dim_names or ()))
+        dims = [top._dim("across", name) for name in names]
+        at = top.get_coordinate() or [0] * top.ndim
+        index = tuple(slice(None) if d in dims else at[d] for d in range(top.ndim))
+        order = [sum(e < d for e in dims) for d in dims]
+        made = DeviceMesh.__new__(DeviceMesh)
+        ranks = top._ranks[index].transpose(order)
+        made._set(self.device_type, ranks, names, [*self._along, *other._along], top)
+        return made
+
     def _top(self) -> DeviceMesh:
         return self if self._root is None else self._root
 
@@ -242,10 +255,8 @@ def init_device_mesh(
             f"init_device_mesh: expected a mesh_shape of sizes above 0, got {shape}"
         )
     _names(mesh_dim_names, len(shape))
-    if not groups.initialized():
-        groups.init(None, None, None, -1, -1)
     count = math.prod(shape)
-    size = groups.world().groups[""].size()
+    size = groups.started().groups[""].size()
     if count > size:
         raise RuntimeError(
             f"Mesh should not be bigger than default world size {size}, but found "

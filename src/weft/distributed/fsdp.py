@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -188,12 +188,33 @@ def fully_shard(
 
 
 class _Parameter:
-    """A parameter of a unit: its part, and where modules hold it."""
+    """A parameter of a unit: its part, and where modules hold it.
 
-    def __init__(self, names: list[str], slots: list[Slot], sharded: DTensor) -> None:
-        self.name, self.slots, self.sharded = names[0], slots, sharded
-        sharded.below.requires_grad_(sharded.requires_grad)
-        sharded._unit = True  # type: ignore[attr-defined]
+    ``outer`` are mesh, placements and shape of a layer's parameter that is in parts
+    already: the unit shares out the part here, and ``shape`` is that of this part.
+    """
+
+    def __init__(
+        self, names: list[str], slots: list[Slot], value: Tensor, mesh: DeviceMesh
+    ) -> None:
+        self.name, self.slots = names[0], slots
+        placements: Placements = (Shard(0),)
+        if mesh.ndim == 2:
+            placements = (Replicate(), Shard(0))
+        self.outer: Any = None
+        if isinstance(value, DTensor):
+            self.outer = value.device_mesh, value.placements, value.shape
+        self.sharded = distribute_tensor(value._part.detach(), mesh, placements)
+        self.shape = self.sharded.shape
+        if self.outer is not None:
+            outside, around, whole = self.outer
+            self.sharded = DTensor(
+                self.sharded.below, outside.across(mesh), (*around, *placements), whole
+            )
+        self.sharded._parameter = value._parameter
+        self.sharded.requires_grad_(value.requires_grad)
+        self.part.requires_grad_(value.requires_grad)
+        self.sharded._unit = True  # type: ignore[attr-defined]
 
     @property
     def part(self) -> Tensor:
@@ -202,6 +223,13 @@ class _Parameter:
     def put(self, value: Tensor) -> None:
         for slot in self.slots:
             _put(slot, value)
+
+    def put_whole(self, value: Tensor) -> None:
+        """Give modules what was gathered."""
+        if self.outer is not None:
+            mesh, placements, shape = self.outer
+            value = DTensor.from_local(value, mesh, placements, shape=shape)
+        self.put(value)
 
 
 class _Unit:
@@ -216,6 +244,7 @@ class _Unit:
         self.copies = mesh.get_group(0) if mesh.ndim == 2 else None
         self.count = self.group.size()
         self.is_root, self.syncs = True, True
+        self.keeps = False  # whole parameters, from one backward to the next forward
         self.reshards = True
         self.chosen: bool | None = None
         self.whole: list[Tensor] | None = None  # gathered values
@@ -229,32 +258,33 @@ class _Unit:
         held: dict[int, tuple[Tensor, list[str], list[Slot]]] = {}
         for name, slot in _slots(module).items():
             value = slot[0][slot[1]]
-            if isinstance(value, DTensor) and not hasattr(value, "_unit"):
-                raise ArgumentError(
-                    f"fully_shard: {name} is a DTensor already; parameters that layers "
-                    "share out are averaged by DistributedDataParallel"
-                )
-            plain = isinstance(value, Tensor) and not isinstance(value, DTensor)
-            if plain and value._parameter and id(value) not in left_out:
+            taken = hasattr(value, "_unit") or not isinstance(value, Tensor)
+            if isinstance(value, DTensor) and not taken:
+                self._check_outer(name, value)
+            if not taken and value._parameter and id(value) not in left_out:
                 _, names, slots = held.setdefault(id(value), (value, [], []))
                 names.append(name)
                 slots.append(slot)
         mine = [[n[0], list(p.shape), p.dtype.name] for p, n, _ in held.values()]
         _agree(mine, self.mesh)
-        placements: Placements = (Shard(0),)
-        if self.mesh.ndim == 2:
-            placements = (Replicate(), Shard(0))
         for value, names, slots in held.values():
             if not value.ndim:
                 raise ArgumentError(
                     f"fully_shard: {names[0]} is a scalar, which has no axis to cut; "
                     "make it a tensor of shape (1,)"
                 )
-            made = _Parameter(
-                names, slots, distribute_tensor(value, self.mesh, placements)
-            )
+            made = _Parameter(names, slots, value, self.mesh)
             made.put(made.sharded)
             yield made
+
+    def _check_outer(self, name: str, value: DTensor) -> None:
+        one, other = value.device_mesh, self.mesh
+        if one._top() is not other._top() or one.ndim + other.ndim > 2 or one == other:
+            raise ArgumentError(
+                f"fully_shard: {name} is a DTensor already, on {one}; to share out its "
+                "parts as well, pass another dimension of the same mesh, such as "
+                "mesh['dp']"
+            )
 
     # -- around forward
 
@@ -264,7 +294,7 @@ class _Unit:
             locals = [p.part for p in self.parameters]
             wholes = _Gather.apply(self, *locals)
             for p, whole in zip(self.parameters, wholes, strict=True):
-                p.put(whole)
+                p.put_whole(whole)
             recorded = mode.recording and mode.capture is None
             if recorded and self.reshards and self.count > 1:
                 self._watch(wholes)
@@ -309,6 +339,12 @@ class _Unit:
         self.hooks.append(hooks)
 
     def _pack(self, saved: Tensor) -> Any:
+        if isinstance(saved, DTensor):
+            kept = self._pack(saved.below)
+            if isinstance(kept, _Kept):
+                of = saved.device_mesh, saved.placements, saved.shape
+                return replace(kept, of=of)
+            return saved, saved._version
         array = saved._data
         if type(saved) is Tensor and array.size:
             low, high = np.lib.array_utils.byte_bounds(array)
@@ -329,7 +365,8 @@ class _Unit:
             assert self.whole is not None
             whole = self.whole[kept.parameter]._data
             memory = whole.reshape(-1).view(np.uint8)[kept.first :]
-            return Tensor(np.ndarray(kept.shape, whole.dtype, memory, 0, kept.strides))
+            view = np.ndarray(kept.shape, whole.dtype, memory, 0, kept.strides)
+            return Tensor(view) if kept.of is None else DTensor(Tensor(view), *kept.of)
         saved, version = kept
         if saved._version != version:
             raise _changed(f"a tensor of shape {tuple(saved.shape)}")
@@ -356,7 +393,7 @@ class _Unit:
             rows = collectives.gathered_rows(weft.cat(parts), self.group)
             pieces = rows.split([one.numel() for one in parts], 1)
             for k, piece in zip(some, pieces, strict=True):
-                shape = self.parameters[k].sharded.shape
+                shape = self.parameters[k].shape
                 full = piece.reshape(-1, *shape[1:]) if shape[1:] else piece.reshape(-1)
                 found[k] = full.narrow(0, 0, shape[0])
         return found
@@ -407,10 +444,10 @@ class _Unit:
         p = self.parameters[k]
         own = self.policy.param_dtype or p.part.dtype
         kind = self.policy.reduce_dtype or own
-        return weft.zeros(p.sharded.shape, dtype=kind) if g is None else g.to(kind)
+        return weft.zeros(p.shape, dtype=kind) if g is None else g.to(kind)
 
     def _part_of(self, k: int, flat: Tensor) -> Tensor:
-        part, shape = self.parameters[k].part, self.parameters[k].sharded.shape
+        part, shape = self.parameters[k].part, self.parameters[k].shape
         rows = flat.reshape(self._rows(k), *shape[1:])
         return rows.narrow(0, 0, part.shape[0]).to(part.dtype)
 
@@ -424,7 +461,7 @@ class _Unit:
         return used
 
     def _rows(self, k: int) -> int:
-        return math.ceil(self.parameters[k].sharded.shape[0] / self.count)
+        return math.ceil(self.parameters[k].shape[0] / self.count)
 
     def _by_dtype(self, tensors: Sequence[Tensor]) -> list[list[int]]:
         kinds: dict[Any, list[int]] = {}
@@ -435,7 +472,7 @@ class _Unit:
     def backward(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Send gradients on their way, or keep them for later."""
         if mode.capture is None:
-            self.whole = None
+            self.whole = self.whole if self.keeps else None
         elif not self.syncs or any(one is not None for one in self.pending):
             raise ArgumentError(
                 "set_requires_gradient_sync: gradients that are not sent are no part "
@@ -459,6 +496,7 @@ class _Kept:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     version: int  # of the part
+    of: Any = None  # mesh, placements and shape of the DTensor whose part it is
 
 
 def _changed(what: str) -> AutogradError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -62,13 +63,24 @@ class World:
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None
         self._thread = 0  # the worker's
         self._last: concurrent.futures.Future[Any] | None = None
+        self.timeline: Any = None  # the one that records, if one does
+
+    def noted(self, name: str, size: int) -> contextlib.AbstractContextManager[None]:
+        """A block of communication, which a timeline notes if one records."""
+        if self.timeline is None:
+            return contextlib.nullcontext()
+        found: contextlib.AbstractContextManager[None]
+        found = self.timeline.communication(name, size)
+        return found
 
     # -- calls, in the order of the program
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Do this after everything before it."""
         inside = threading.get_ident() == self._thread
-        if inside or self._last is None or self._last.done():
+        if self._last is not None and self._last.done():
+            self._last = None  # which holds its result
+        if inside or self._last is None:
             return self._guarded(work)
         return self.later(work).result()
 
@@ -257,6 +269,11 @@ def world() -> World:
             "init_process_group."
         )
     return _world
+
+
+def started() -> World:
+    """The world, which is joined if it is not yet."""
+    return init(None, None, None, -1, -1) if _world is None else _world
 
 
 def initialized() -> bool:

@@ -58,6 +58,7 @@ class Link:
     ) -> None:
         self.rank, self.channel, self.about = rank, channel, about
         self.open = True
+        self.sent = 0  # bytes of payloads
         self.farewell: dict[str, Any] | None = None  # why it left, if it said so
         self.status: dict[str, Any] | None = None  # what it waits in, if it said so
         self.latest: dict[str, Any] | None = None  # the last call that it made
@@ -230,7 +231,6 @@ class Links:
     def __init__(self, rank: int, size: int, links: dict[int, Link]) -> None:
         self.rank, self.size, self.links = rank, size, links
         self.inbox: dict[Key, deque[Message]] = {}
-        self.sent = 0  # bytes of payloads
         self.closed = False
         self._changed = threading.Condition()
         self._reading = False
@@ -250,7 +250,7 @@ class Links:
         link = self.links[rank]
         if not link.open:
             return
-        self.sent += 0 if payload is None else payload.nbytes
+        link.sent += 0 if payload is None else payload.nbytes
         if not link.put(header, *([] if payload is None else [payload])):
             self._wake.send(b"x")  # a thread that reads is to send as well
 
@@ -266,6 +266,11 @@ class Links:
 
     def _unsent(self) -> bool:
         return any(link.waiting and link.open for link in self.links.values())
+
+    @property
+    def sent(self) -> int:
+        """Bytes of payloads, to all."""
+        return sum(link.sent for link in self.links.values())
 
     def take(self, key: Key) -> Message | None:
         """The next message of a key, if there is one."""

@@ -26,11 +26,13 @@ class _Receive(Exchange):
         self, group: ProcessGroup, ranks: Sequence[int], call: Any, tag: int
     ) -> None:
         super().__init__(group.world.links, ranks, call, group.timeout)
+        self.world = group.world
         self.key = ("message", group.name, tag)
 
     def receive(self) -> tuple[int, Message]:
         try:
-            self.links.wait(self._complete, self._look)
+            with self.world.noted(self.call["operator"], 0):
+                self.links.wait(self._complete, self._look)
         finally:
             if self.told:
                 self.links.tell({"kind": "status", "waits": None})

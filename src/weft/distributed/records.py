@@ -49,10 +49,14 @@ def _run(
         return np.array(alone())
     found = groups.named(group, size)
     method = getattr(found.world.engine, name)
-    # Calls get their numbers when it is their turn.
-    return found.world.run(
-        lambda: method(found.call(name, x, details, line, uneven=uneven), x, **details)
-    )
+
+    def work() -> Any:
+        # Calls get their numbers when it is their turn.
+        call = found.call(name, x, details, line, uneven=uneven)
+        with found.world.noted(name, x.nbytes):
+            return method(call, x, **details)
+
+    return found.world.run(work)
 
 
 def _check_reduce(name: str, x: TensorType, reduce: str) -> None:

@@ -6,9 +6,9 @@ import copy
 import linecache
 from typing import Any
 
-from weft.core.tensor import Tensor
 from weft.fx.graph import Graph, PythonCode
-from weft.nn import Module, Parameter
+from weft.nn import Module
+from weft.nn.module import assign
 
 _count = 0
 
@@ -42,7 +42,7 @@ class GraphModule(Module):
         for path in _targets(graph):
             found = _fetch(root, path)
             if found is not None:
-                _assign(self, path, found)
+                assign(self, path, found)
         self.graph = graph
 
     @property
@@ -89,7 +89,7 @@ class GraphModule(Module):
 
     def add_submodule(self, target: str, m: Module) -> bool:
         """Put a module at a path, with modules in between where there are none."""
-        _assign(self, target, m)
+        assign(self, target, m)
         return True
 
     def delete_submodule(self, target: str) -> bool:
@@ -153,17 +153,3 @@ def _fetch(root: Any, path: str) -> Any:
     for part in path.split("."):
         root = getattr(root, part, None)
     return root
-
-
-def _assign(owner: Any, path: str, value: Any) -> None:
-    *between, last = path.split(".")
-    for part in between:
-        if not hasattr(owner, part):
-            owner.add_module(part, Module())
-        owner = getattr(owner, part)
-    if hasattr(owner, last) and getattr(owner, last) is value:
-        return
-    if isinstance(value, Tensor) and not isinstance(value, Parameter):
-        owner.register_buffer(last, value)
-    else:
-        setattr(owner, last, value)

@@ -730,3 +730,18 @@ def _converted(tensor: Tensor, *args: Any, **options: Any) -> Tensor:
     if form is not None and len(form.order or ()) in (0, tensor.ndim):
         laid["memory_format"] = form  # as there are so many dimensions
     return tensor.to(*kept, **laid)
+
+
+def assign(owner: Any, path: str, value: Any) -> None:
+    """Let a module hold something under a path, with modules between if need be."""
+    *between, last = path.split(".")
+    for part in between:
+        if not hasattr(owner, part):
+            owner.add_module(part, Module())
+        owner = getattr(owner, part)
+    if hasattr(owner, last) and getattr(owner, last) is value:
+        return
+    if isinstance(value, Tensor) and not isinstance(value, Parameter):
+        owner.register_buffer(last, value)
+    else:
+        setattr(owner, last, value)

@@ -233,3 +233,14 @@ def attended(
     """Attention: the axes before rows and columns divide."""
     for d in range(len(xs[0].shape) - 2):
         yield (d,) * len(xs), (d,) * len(out)
+
+
+def ways(
+    facts: Any, linear: bool, size: int, out: Any, types: Any, params: Any
+) -> Iterator[Way]:
+    """The ways of an operator, of whose record these are the facts, on some types."""
+    if facts.divides is not None:
+        yield from facts.divides(size, out, *types, **params)
+    elif facts.elementwise:
+        terms = "first" if linear else facts.terms
+        yield from elementwise(size, out, *types, terms=terms)

@@ -25,6 +25,7 @@ from weft.errors import ArgumentError, WeftError
 if TYPE_CHECKING:
     from weft.compile.frontend.function import CompiledFunction, Specialization
     from weft.compile.program.phases import Compilation
+    from weft.distributed.timeline import Timeline
 
 __all__ = ["Explanation", "Memory", "Program", "Rows"]
 
@@ -135,16 +136,18 @@ class Explanation:
         return self.program.traffic
 
     def html(
-        self, path: str | os.PathLike[str] | None = None, *, code: bool = True
-    ) -> str:
+        self, path: str | os.PathLike[str] | None = None, *, code: bool = True,
+        timeline: Timeline | None = None,
+    ) -> str:  # fmt: skip
         """The page as HTML, which is also written to ``path`` if there is one.
 
         ``code=False`` leaves out the LLVM IR and the assembly of each kernel, which
-        take longest to make.
+        take longest to make. A ``timeline`` of several processes gets a section: all of
+        them have gathered it before.
         """
         from weft.compile.explain.page import to_page
 
-        page = to_page(self, code=code)
+        page = to_page(self, code=code, timeline=timeline)
         if path is not None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(page)

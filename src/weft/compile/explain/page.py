@@ -31,16 +31,20 @@ from weft.graph.views.html import (
     unfolding,
 )
 from weft.graph.views.palette import style
-from weft.memory.timeline import legend, timeline
+from weft.memory.timeline import legend
+from weft.memory.timeline import timeline as memory_timeline
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation
+    from weft.distributed.timeline import Timeline
 
 SHOWN = 400  # lines of a list that are worth having in a page
 _PACKAGE = "weft.compile.explain.data"
 
 
-def to_page(about: Explanation, *, code: bool = True) -> str:
+def to_page(
+    about: Explanation, *, code: bool = True, timeline: Timeline | None = None
+) -> str:
     """The page."""
     script = "\n" + read("page.js", _PACKAGE)
     programs = [_Section(k, p, code) for k, p in enumerate(about.programs)]
@@ -54,7 +58,7 @@ def to_page(about: Explanation, *, code: bool = True) -> str:
         "summary": markup(counted(len(about.compilations), "compilation")),
         "style": style() + read("page.css", _PACKAGE),
         "cards": _cards(about),
-        "compilations": _compilations(about),
+        "compilations": joined([_compilations(about), *_processes(timeline)]),
         "programs": joined(sections),
         "data": embedded_json(data),
         "graphs": joined(_held_graph(k, page) for k, page in enumerate(graphs)),
@@ -107,6 +111,15 @@ def _compilations(about: Explanation) -> Html:
         note = f"Measured roof of this machine: {machine()}."
         parts.append(tag("p", note, kind="note"))
     return joined(parts)
+
+
+def _processes(timeline: Timeline | None) -> list[Html]:
+    """Who computes and who waits, where several processes train."""
+    if timeline is None:
+        return []
+    note = str(timeline).rpartition("\n")[2]
+    rows = timeline.processes
+    return [tag("h2", "Processes"), table(rows), tag("p", note, kind="note")]
 
 
 # -- one program
@@ -175,7 +188,7 @@ class _Section:
         return [
             tag("h3", "Memory over time"),
             tag("p", note, legend(), kind="note"),
-            timeline(memory),
+            memory_timeline(memory),
             tag("div", kind="live"),
             folded(
                 f"the {len(memory.top)} values that make the peak", table(memory.top)

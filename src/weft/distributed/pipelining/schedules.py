@@ -85,7 +85,7 @@ class Schedule:
             raise ArgumentError("step: the last stage's process has to pass target")
         for stage in self.stages.values():
             stage.hold_gradients()
-        run = _Run(self, args, kwargs, target, loss_kwargs or {})
+        run = _Run(self, args, kwargs, target, loss_kwargs or {}, return_outputs)
         run.do(self.actions())
         for stage in self.stages.values():
             stage.share_gradients()
@@ -129,10 +129,11 @@ class _Run:
     """One batch in microbatches."""
 
     def __init__(
-        self, schedule: Schedule, args: Any, kwargs: Any, target: Any, more: Any
-    ) -> None:
+        self, schedule: Schedule, args: Any, kwargs: Any, target: Any, more: Any,
+        keeps: bool = True,
+    ) -> None:  # fmt: skip
         schedule.agree()
-        self.schedule, self.more = schedule, more
+        self.schedule, self.more, self.keeps = schedule, more, keeps
         self.args = _cut(args, schedule.count)
         self.kwargs = _cut(kwargs, schedule.count)
         self.targets = _cut(target, schedule.count)
@@ -156,7 +157,8 @@ class _Run:
                                 self.kwargs[k])  # fmt: skip
         if not stage.is_last:
             return
-        self.outs.append(weft.tree_map(_detached, out))
+        if self.keeps:
+            self.outs.append(weft.tree_map(_detached, out))
         if self.schedule.loss_fn is not None and self.has_target:
             loss = self.schedule.loss_fn(out, self.targets[k], **self.more)
             self.losses.append(loss.detach())

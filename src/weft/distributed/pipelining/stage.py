@@ -78,6 +78,7 @@ class PipelineStage:
         self.inputs: dict[int, Any] = {}  # by microbatch, until its backward
         self.outputs: dict[int, Any] = {}
         self.most = 0  # microbatches that were held at once
+        self.each = False  # whether each microbatch's gradients are shared out at once
         self._works: list[tuple[Any, Tensor]] = []
         self._here: dict[tuple[int, int], Any] = {}  # between stages of one process
 
@@ -148,6 +149,7 @@ class PipelineStage:
             values = [(one.detach(), one.requires_grad) for one in tensors]
             self._here[to, way * _MOST + k] = values
             return
+        self._works = [one for one in self._works if not one[0].is_completed()]
         shown = tensors or (weft.zeros(0),)
         for number, one in enumerate(shown):
             value = one.detach().contiguous()
@@ -185,7 +187,7 @@ class PipelineStage:
         """Let a stage that is parallel itself keep its gradients to itself."""
         if isinstance(self.submod, nn.parallel.DistributedDataParallel):
             self.submod.require_backward_grad_sync = False
-        for unit in _sharded(self.submod):
+        for unit in () if self.each else sharded_units(self.submod):
             unit.syncs = False
 
     def share_gradients(self) -> None:
@@ -193,12 +195,13 @@ class PipelineStage:
         if isinstance(self.submod, nn.parallel.DistributedDataParallel):
             self.submod.require_backward_grad_sync = True
             self.submod._reducer.average()
-        for unit in _sharded(self.submod):
+        for unit in () if self.each else sharded_units(self.submod):
             unit.syncs = True
             unit.send_pending()
 
 
-def _sharded(module: Any) -> list[Any]:
+def sharded_units(module: Any) -> list[Any]:
+    """What ``fully_shard`` gathers together in a module."""
     found = [m for m in module.modules() if isinstance(m, FSDPModule)]
     return [unit for m in found for unit in _units(m, False)]
 

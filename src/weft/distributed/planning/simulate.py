@@ -9,39 +9,25 @@ their rings.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from weft.distributed.pipelining import orders
 from weft.distributed.pipelining.orders import Action
 from weft.distributed.planning.cluster import Cluster
+from weft.distributed.planning.memory import peak
+from weft.distributed.planning.profile import Linear, Profiles, Times
+from weft.distributed.planning.strategy import (
+    Strategy,
+    held,
+    microbatches,
+    stages_of,
+)
+from weft.distributed.planning.traffic import traffic
 from weft.distributed.planning.work import Layer, Work
-from weft.errors import ArgumentError
 
-SHARDING = ("none", "states", "all")  # what data parallel processes share out
-
-
-class Strategy(NamedTuple):
-    """How a model is shared out: ``data * tensor * pipeline`` processes.
-
-    ``rounds`` are the stages of each process, ``microbatch`` the samples of one,
-    ``sharding`` is ``states`` for ZeRO-1 and ``all`` for ``fully_shard``. With
-    ``recompute``, activations are computed again in backward; with ``sequence``, tensor
-    parallel processes share out what is between their products, too.
-    """
-
-    data: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-    microbatch: int = 1
-    rounds: int = 1
-    sharding: str = "none"
-    recompute: bool = False
-    sequence: bool = False
-
-    @property
-    def world(self) -> int:
-        """The number of processes."""
-        return self.data * self.tensor * self.pipeline
+# How often bytes of parameters go through memory for messages to be made and read.
+COPIES = {"none": 4, "states": 9, "gradients": 9, "all": 13}
 
 
 class Estimate(NamedTuple):
@@ -51,6 +37,21 @@ class Estimate(NamedTuple):
     memory: float  # bytes of the process that has the most
     sent: float  # bytes that such a process sends in a step
     computing: float  # the share of the step in which it computes
+
+
+class Measured(NamedTuple):
+    """What was measured of a model: its layers and loss, and the batch's bytes.
+
+    Where no seconds were, a cluster says how long things take.
+    """
+
+    profiles: Profiles
+    example: float
+
+    def seconds(self, work: Work, rows: int) -> dict[str, Times]:
+        """Times by the names of layers; the loss is called ``loss_fn``."""
+        names = [*(one.name for one in work.layers), "loss_fn"]
+        return dict(zip(names, self.profiles.seconds(rows), strict=False))
 
 
 class _Stage(NamedTuple):
@@ -63,8 +64,15 @@ class _Stage(NamedTuple):
     sent: float
 
 
-def simulate(work: Work, strategy: Strategy, cluster: Cluster) -> Estimate:
+def simulate(
+    work: Work,
+    strategy: Strategy,
+    cluster: Cluster,
+    measured: Measured | None = None,
+) -> Estimate:
     """The time, memory and traffic of a step.
+
+    ``measured`` are bytes and seconds of layers that were measured.
 
     >>> planning = weft.distributed.planning
     >>> work = planning.transformer(
@@ -75,88 +83,89 @@ def simulate(work: Work, strategy: Strategy, cluster: Cluster) -> Estimate:
     >>> 1.9 < one.seconds / two.seconds < 2
     True
     """
-    count = _microbatches(work, strategy)
-    number = strategy.pipeline * strategy.rounds
-    stages = [_stage(part, work, strategy, cluster) for part in _parts(work, number)]
+    count = microbatches(work, strategy)
+    parts = stages_of(work, strategy)
+    times = {} if measured is None else measured.seconds(work, strategy.microbatch)
+    stages = [_stage(part, work, strategy, cluster, times) for part in parts]
+    if times:
+        stages[-1] = _with_loss(stages[-1], times["loss_fn"], strategy)
     hop = _hop(stages, strategy, cluster)
     seconds, busy = _run(stages, strategy, count, hop)
     shared, bytes_shared = _shared(stages, work, strategy, cluster)
-    sent = max(
-        count * (own.sent + 2 * own.passes * (strategy.pipeline > 1)) for own in stages
-    ) * strategy.rounds + bytes_shared  # fmt: skip
-    total = seconds + shared
-    return Estimate(total, _memory(stages, work, strategy, count), sent, busy / total)
-
-
-def _microbatches(work: Work, strategy: Strategy) -> int:
-    if strategy.sharding not in SHARDING:
-        raise ArgumentError(
-            f"Strategy: expected sharding of {', '.join(SHARDING)}, got "
-            f"{strategy.sharding!r}"
-        )
-    samples = strategy.data * strategy.microbatch
-    if min(strategy[:5]) < 1 or work.batch % samples:
-        raise ArgumentError(
-            f"simulate: a batch of {work.batch} does not divide into microbatches of "
-            f"{strategy.microbatch} on {strategy.data} processes"
-        )
-    count = work.batch // samples
-    if strategy.rounds > 1 and count % strategy.pipeline:
-        raise ArgumentError(
-            f"simulate: {count} microbatches are no multiple of {strategy.pipeline} "
-            "processes, as several stages of each need"
-        )
-    if strategy.pipeline * strategy.rounds > len(work.layers):
-        raise ArgumentError(
-            f"simulate: {len(work.layers)} layers do not make "
-            f"{strategy.pipeline * strategy.rounds} stages"
-        )
-    return count
-
-
-def _parts(work: Work, number: int) -> list[list[Layer]]:
-    """Layers in as many runs of about as many operations."""
-    total = sum(one.flops for one in work.layers)
-    parts: list[list[Layer]] = [[] for _ in range(number)]
-    done = 0.0
-    for k, one in enumerate(work.layers):
-        at = int((done + one.flops / 2) / total * number) if total else k
-        left = len(work.layers) - k  # every later stage needs a layer
-        first = next((s for s, part in enumerate(parts) if not part), number)
-        at = min(max(at, 0), number - 1, first)
-        if number - first >= left:
-            at = min(first, number - 1)
-        parts[at].append(one)
-        done += one.flops
-    return parts
+    total = seconds + shared + _update(stages, work, strategy, cluster)
+    if measured is None:
+        most = _memory(stages, work, strategy, count)
+    else:
+        profile = measured.profiles.of(strategy.microbatch)
+        most = peak(work, strategy, profile, measured.example)
+    if work.layers[0].weights:
+        sent = float(max(sum(sends.values()) for sends in traffic(work, strategy)))
+    else:
+        sent = max(
+            count * (own.sent + 2 * own.passes * (strategy.pipeline > 1))
+            for own in stages
+        ) * strategy.rounds + bytes_shared  # fmt: skip
+    # Rounded, so that what takes as long is a tie.
+    return Estimate(float(f"{total:.12g}"), most, sent, busy / total)
 
 
 def _stage(
-    layers: list[Layer], work: Work, strategy: Strategy, cluster: Cluster
-) -> _Stage:
+    layers: list[Layer], work: Work, strategy: Strategy, cluster: Cluster,
+    times: Mapping[str, Times],
+) -> _Stage:  # fmt: skip
     t, b = strategy.tensor, strategy.microbatch
-    whole = 1 if strategy.sequence else t
-    compute = (
-        b
-        / t
-        * sum(
-            x.flops / (cluster.flops * cluster.efficiency)
-            + (x.moved + x.alone * whole) / cluster.bandwidth
-            for x in layers
-        )
+    speed = cluster.flops * cluster.efficiency
+    compute = sum(
+        b * _each(x.flops, x.alone.flops, t) / speed
+        + b * _each(x.moved, x.alone.moved, t, strategy.sequence) / cluster.bandwidth
+        + x.operators * cluster.overhead
+        for x in layers
     )
+    backward = 2 * compute
+    if times:
+        compute = sum(_seconds(x, times[x.name].forward, strategy) for x in layers)
+        backward = sum(_seconds(x, times[x.name].backward, strategy) for x in layers)
     exchanged = b * sum(x.exchanges for x in layers)
     ring, bytes_sent = _ring(exchanged, t, cluster.link(t), cluster)
-    forward = compute + ring + 2 * cluster.latency * (t > 1) * len(layers)
+    forward = compute + ring + cluster.latency * _sums(layers) * (t > 1)
     again = forward if strategy.recompute else 0.0
-    kept = sum(x.passes if strategy.recompute else x.kept / t for x in layers)
+    kept = sum(
+        x.passes if strategy.recompute else _each(x.kept, x.alone.kept, t)
+        for x in layers
+    )
     return _Stage(
-        forward, 2 * compute + (forward - compute) + again,
-        sum(x.parameters for x in layers) / t,
-        max((x.parameters for x in layers), default=0) / t,
+        forward, backward + (forward - compute) + again,
+        held(layers, t), max((held([x], t) for x in layers), default=0),
         b * kept, b * layers[-1].passes / t if layers else 0.0,
         bytes_sent * (3 if strategy.recompute else 2),
     )  # fmt: skip
+
+
+def _seconds(layer: Layer, time: Linear, strategy: Strategy) -> float:
+    """The time of a microbatch in a layer that was measured."""
+    row = time.row * strategy.microbatch
+    share = layer.alone.flops / layer.flops if layer.flops else 1.0
+    return time.fixed + _each(row, share * row, strategy.tensor)
+
+
+def _with_loss(stage: _Stage, time: Times, strategy: Strategy) -> _Stage:
+    """The last stage, with the loss."""
+    b = strategy.microbatch
+    return stage._replace(
+        forward=stage.forward + time.forward.of(b),
+        backward=stage.backward + time.backward.of(b),
+    )
+
+
+def _each(all_of_it: float, alone: float, count: int, cut: bool = False) -> float:
+    """What one of ``count`` does of a work of which each does a part alone."""
+    return all_of_it / count if cut else alone + (all_of_it - alone) / count
+
+
+def _sums(layers: list[Layer]) -> float:
+    """The sums over tensor parallel processes in forward."""
+    measured = [len(x.sums) + len(x.sums_back) for x in layers if x.weights]
+    return sum(measured) / 2 + 2 * sum(not x.weights for x in layers)
 
 
 def _ring(
@@ -234,7 +243,21 @@ def _shared(
     seconds, sent = _ring(
         factor * size, d, cluster.link(int(min(reach, 1 << 60))), cluster
     )
-    return seconds + cluster.latency * math.log2(d), sent
+    copies = COPIES[strategy.sharding] * size / cluster.bandwidth
+    return seconds + cluster.latency * math.log2(d) + copies, sent
+
+
+def _update(
+    stages: list[_Stage], work: Work, strategy: Strategy, cluster: Cluster
+) -> float:
+    """The time of the optimizer: it reads all that it has, and writes most of it."""
+    shards = strategy.data if strategy.sharding != "none" else 1
+    moved = 3 * work.itemsize + 2 * work.states
+    most = max(
+        sum(one.parameters for one in stages[rank :: strategy.pipeline])
+        for rank in range(strategy.pipeline)
+    )
+    return most / shards * moved / cluster.bandwidth
 
 
 def _memory(stages: list[_Stage], work: Work, strategy: Strategy, count: int) -> float:

@@ -396,7 +396,7 @@ def _divided(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     out = op.type(*types, **params)
     outs = out if type(out) is tuple else (out,)
     if all(isinstance(n, int) for t in outs for n in t.shape):
-        ways = list(_ways(op, mesh, out, types, params))
+        ways = list(dividing.ways(op.facts, op.linear, mesh.size(), out, types, params))
     else:
         ways = []
     ins, results = _chosen(mesh, given, types, outs, ways)
@@ -432,17 +432,6 @@ def _entered(op: Op, a: Tensor, mesh: DeviceMesh) -> DTensor:
             "`with weft.distributed.tensor.implicit_replication():`"
         )
     return DTensor(a.detach(), mesh, (Replicate(),) * mesh.ndim, a.shape)
-
-
-def _ways(
-    op: Op, mesh: DeviceMesh, out: Any, types: list[Any], params: dict[str, Any]
-) -> Iterator[dividing.Way]:
-    facts, size = op.facts, mesh.size()
-    if facts.divides is not None:
-        yield from facts.divides(size, out, *types, **params)
-    elif facts.elementwise:
-        terms = "first" if op.linear else facts.terms
-        yield from dividing.elementwise(size, out, *types, terms=terms)
 
 
 def _placement(entry: dividing.Entry) -> Any:
