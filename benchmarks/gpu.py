@@ -304,7 +304,53 @@ def gpt2(torch, layers=12, width=768, heads=12, words=50304, length=1024, batch=
         module.cuda.empty_cache()
 
 
-PARTS = {f.__name__: f for f in (memory_bound, products, attention, mlp, eager, gpt2)}
+def resnet50(torch, batch=256):
+    """ResNet-50 on 224 x 224, pure bfloat16, SGD with momentum: images a second."""
+    from torchvision.models import resnet50 as theirs
+
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((batch, 3, 224, 224), np.float32)
+    labels = rng.integers(0, 1000, batch)
+    weft.manual_seed(0)
+    weights = {k: v.numpy() for k, v in weft.models.resnet50().state_dict().items()}
+    makers = {weft: weft.models.resnet50, torch: theirs}
+    for module, compiled in ((weft, True), (torch, False), (torch, True)):
+        model = makers[module]()
+        model.load_state_dict({k: module.tensor(v) for k, v in weights.items()})
+        model = model.to("cuda").to(module.bfloat16)
+        x = module.tensor(images).to("cuda").to(module.bfloat16)
+        y = module.tensor(labels).to("cuda")
+        if module is torch:
+            model = model.to(memory_format=torch.channels_last)
+            x = x.to(memory_format=torch.channels_last)
+        optimizer = module.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def step(module=module, model=model, optimizer=optimizer, x=x, y=y):
+            optimizer.zero_grad()
+            loss = module.nn.functional.cross_entropy(model(x).float(), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        if module is weft:
+            step = weft.compile(step)
+        elif compiled:
+            model.compile()
+        losses = [float(step().item()) for _ in range(3)]
+        module.cuda.reset_peak_memory_stats()
+        took = milliseconds(step, *events(module), repeats=3, times=2)
+        peak = module.cuda.max_memory_allocated() / 2**30
+        print(
+            f"{module.__name__} compiled={compiled}: {1e3 * batch / took:,.0f} "
+            f"images/s, {took:.1f} ms, {peak:.1f} GiB, losses {losses}",
+            flush=True,
+        )
+        del step, model, optimizer, x, y
+        module.cuda.empty_cache()
+
+
+_PARTS = memory_bound, products, attention, mlp, eager, gpt2, resnet50
+PARTS = {part.__name__: part for part in _PARTS}
 
 
 def main() -> None:
