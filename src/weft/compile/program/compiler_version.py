@@ -6,35 +6,45 @@ import functools
 import hashlib
 import os
 import pathlib
-from typing import Any
+from collections.abc import Iterator
+
+from weft.runtime.cpu import kernel_cache
 
 _FOLDERS = "compile", "core", "graph", "ops", "runtime"  # of the package
 
 
 @functools.cache
 def sources() -> str:
-    """A digest of the compiler's files: their names, sizes and modification times.
+    """A digest of the compiler's files: their names and contents.
 
-    Whoever patches the compiler in a running process must change this too: other
+    It is kept on disk by their sizes and modification times, which are quicker to ask
+    for. Whoever patches the compiler in a running process must change this too: other
     processes would otherwise find its code in the cache.
 
     >>> from weft.compile.program.compiler_version import sources
     >>> len(sources())
     64
     """
-    hashed = hashlib.sha256()
     package = pathlib.Path(__file__).parents[2]
-    for folder in _FOLDERS:
-        _add(hashed, os.path.join(package, folder), folder)
-    return hashed.hexdigest()
+    files = [file for folder in _FOLDERS for file in _files(package / folder)]
+    stats = [(place, os.stat(place)) for place in files]
+    text = "\n".join(f"{p} {s.st_size} {s.st_mtime_ns}" for p, s in stats)
+
+    def digest() -> bytes:
+        hashed = hashlib.sha256()
+        for place in files:
+            content = pathlib.Path(place).read_bytes()
+            hashed.update(f"{os.path.relpath(place, package)} {len(content)} ".encode())
+            hashed.update(content)
+        return hashed.hexdigest().encode()
+
+    return kernel_cache.get(kernel_cache.key_of(text, "sources"), digest).decode()
 
 
-def _add(hashed: Any, path: str, name: str) -> None:
-    with os.scandir(path) as files:
-        for file in sorted(files, key=lambda f: f.name):
+def _files(folder: str | os.PathLike[str]) -> Iterator[str]:
+    with os.scandir(folder) as found:
+        for file in sorted(found, key=lambda f: f.name):
             if file.name.endswith(".py"):
-                known = file.stat()
-                text = f"{name}/{file.name} {known.st_size} {known.st_mtime_ns}"
-                hashed.update(text.encode())
+                yield file.path
             elif "." not in file.name and not file.name.startswith("__"):
-                _add(hashed, file.path, f"{name}/{file.name}")
+                yield from _files(file.path)
