@@ -241,3 +241,12 @@ def test_vmap_randomness() -> None:
     assert same.unique().numel() == 1
     other = weft.func.vmap(lambda v: v + weft.rand(()), randomness="different")(x)
     assert other.unique().numel() == 3
+
+
+@pytest.mark.parametrize("given", ["x", 0, [], weft.ones(2)])
+def test_a_generator_is_one_of_ours_or_none(given):
+    for draw in (weft.rand, weft.randn, weft.randperm):
+        with pytest.raises(weft.errors.DTypeError, match="weft.Generator"):
+            draw(2, generator=given)
+    with pytest.raises(weft.errors.DTypeError, match="weft.Generator"):
+        weft.poisson(weft.ones(2), given)

@@ -524,12 +524,24 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
+def _given(generator: Any, name: str) -> Any:
+    """The generator that was asked for, or the usual one."""
+    if generator is None:
+        return default_generator
+    if not isinstance(generator, Generator):
+        raise DTypeError(
+            f"{name}: expected generator to be a weft.Generator or None, got "
+            f"{type(generator).__name__}"
+        )
+    return generator
+
+
 def _draw(
     op: Op, name: str, shape: tuple[int, ...], words: int, generator: Any, params: Any
 ) -> Tensor:
     """One draw, or one for each example of the running vmaps."""
     lead, separate = _examples(name)
-    state = (generator or default_generator).take(words * math.prod(lead))
+    state = _given(generator, name).take(words * math.prod(lead))
     out = bind(op, state, {"shape": (*lead, *shape), **params})
     for run in separate:
         out = run.batched(out)
@@ -546,7 +558,7 @@ def random_blocks(
     lead, separate = _examples(name)
     full = (*lead, *shape)
     count = math.prod(full)
-    seed, counter = (generator or default_generator).take(4 * count)
+    seed, counter = _given(generator, name).take(4 * count)
     block = (arange(count) + counter).reshape(full)
     for run in separate:
         block = run.batched(block)
