@@ -24,18 +24,41 @@ def wrapped(value: Any, dtype: DType) -> Any:
 def check_stored(name: str, value: Any, dtype: DType) -> None:
     """Refuse a number as an element of an integer dtype that cannot hold it.
 
-    As in PyTorch, a fraction is cut off, and a negative number wraps around in an
+    As in PyTorch, a fraction is cut off, and a negative integer wraps around in an
     unsigned dtype.
     """
     value = value.item() if isinstance(value, np.generic) else value
     if dtype.category != INT or type(value) not in (int, float):
         return
+    if type(value) is float:
+        held = fits(value, dtype)
+    else:
+        low, high = held_by(dtype)
+        held = low <= value <= high
+    if not held:
+        raise ArgumentError(refusal_to_store(name, value, dtype))
+
+
+def held_by(dtype: DType) -> tuple[int, int]:
+    """The least and the largest integer that may be stored in an integer dtype."""
     info = np.iinfo(dtype.np)
-    if not (info.min or -info.max) <= value <= info.max:
-        raise ArgumentError(
-            f"{name}: {value} does not fit into {dtype.name} ({info.min} to "
-            f"{info.max}); convert the tensor to a wider dtype first"
-        )
+    return info.min or -info.max, info.max
+
+
+def fits(x: Any, dtype: DType) -> Any:
+    """Whether floating-point numbers may be stored in an integer dtype."""
+    info = np.iinfo(dtype.np)
+    end = float(info.max)  # which is rounded up for 64 bits
+    return (x >= float(info.min)) & (x <= end if end == info.max else x < end)
+
+
+def refusal_to_store(name: str, value: Any, dtype: DType) -> str:
+    """The text of the error for a number that an integer dtype cannot hold."""
+    info = np.iinfo(dtype.np)
+    return (
+        f"{name}: {value} does not fit into {dtype.name} ({info.min} to {info.max}); "
+        "convert the tensor to a wider dtype first"
+    )
 
 
 class finfo:

@@ -56,6 +56,32 @@ def test_fractions_are_cut_and_negative_numbers_wrap_in_unsigned_dtypes(name):
     )
 
 
+@pytest.mark.parametrize("name", [*STORED, "tensor"])
+def test_a_number_that_is_an_input_of_the_program_is_checked_in_each_run(name):
+    fn = STORED.get(name, lambda x, v: weft.tensor(v, dtype=x.dtype))
+    run = weft.compile(fn)
+    for value in (1.0, 2.0, 255.0):  # after the first, it is an input
+        want, found = fn(X, value), run(X, value)
+        assert want is found is None or found.tolist() == want.tolist()
+    for value in (300.5, 2.0**40, float("nan"), -float("inf"), -1.5):
+        for call in (fn, run):
+            with pytest.raises(ArgumentError, match=r"does not fit into uint8"):
+                call(X, value)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
+@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [v], lambda v: [1.5, v]])
+def test_tensors_of_numbers_that_do_not_fit(dtype, wrap):
+    dtype = getattr(weft, dtype)
+    highest = weft.iinfo(dtype).max
+    for value in (float(highest) * 2, float(2**64), -(2.0**70), float("nan")):
+        with pytest.raises(ArgumentError, match=r"tensor: .* does not fit into"):
+            weft.tensor(wrap(value), dtype=dtype)
+    with pytest.raises(ArgumentError, match=r"tensor: .* does not fit into"):
+        weft.tensor(wrap(highest + 1), dtype=dtype)
+    assert weft.tensor(wrap(2.7), dtype=dtype).flatten()[-1].item() == 2
+
+
 def test_arithmetic_and_comparisons_wrap():
     assert (X + 300).tolist() == [49, 244]
     assert (X * 1000).tolist() == [136, 64]

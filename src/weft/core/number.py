@@ -37,6 +37,10 @@ class Number:
     def _with(self, tensor: Any) -> Number:
         return Number(tensor, self.owner)
 
+    def replaced(self, tensor: Any) -> Number:
+        """The same number, as another tensor has it: one that was checked."""
+        return Number(tensor, self.owner, self.value)
+
     def __neg__(self) -> Number:
         return self._with(-self.tensor)
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.tensor import Tensor as _Tensor
-from weft.dtype_info import check_stored
 from weft.errors import (
     ArgumentError,
     ShapeError,
@@ -22,6 +21,7 @@ from weft.ops import (  # some for the forms that they declare
     random,
 )
 from weft.ops.inplace import assign, fitted, inplace, overwrite
+from weft.ops.require import require_stored
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
@@ -87,7 +87,7 @@ class InPlace:
                 f"fill_: expected a number or a tensor of no dimensions, got shape "
                 f"{value.shape}; copy_ broadcasts"
             )
-        check_stored("fill_", value, self.dtype)
+        value = require_stored("fill_", value, self.dtype)
         return InPlace.copy_(self, value)
 
     def zero_(self: Any) -> Tensor:

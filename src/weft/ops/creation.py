@@ -22,7 +22,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError, Size, larger
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
-from weft.dtype_info import check_stored, wrapped
+from weft.dtype_info import check_stored, fits, refusal_to_store, wrapped
 from weft.errors import (
     ArgumentError,
     DTypeError,
@@ -205,18 +205,15 @@ def _ragged(data: Any) -> str:
 def _to(array: ndarray, dtype: DType) -> ndarray:
     if array.dtype.kind == "c" and not dtype.is_complex:
         raise DTypeError(f"tensor: complex numbers do not fit into {dtype.name}")
-    cuts = dtype.category == dtypes.INT and array.dtype.kind == "f"
-    if cuts and not np.isfinite(array).all():
-        raise ArgumentError(f"tensor: NaN or infinity cannot be stored as {dtype.name}")
-    if dtype.category == dtypes.INT and array.dtype.kind in "iu" and array.size:
-        limits = np.iinfo(dtype.np)
-        low, high = array.min(), array.max()
-        if low < limits.min or high > limits.max:
-            bad = low if low < limits.min else high
-            raise ArgumentError(
-                f"tensor: {bad} does not fit into {dtype.name} "
-                f"({limits.min} to {limits.max})"
-            )
+    if dtype.category == dtypes.INT and array.dtype.kind in "iuf" and array.size:
+        if array.dtype.kind == "f":
+            refused = array[~fits(array, dtype)]
+        else:
+            limits = np.iinfo(dtype.np)
+            refused = array[(array < limits.min) | (array > limits.max)]
+        if refused.size:
+            bad = refused.flat[0].item()
+            raise ArgumentError(refusal_to_store("tensor", bad, dtype))
     return array.astype(dtype.np)
 
 
@@ -411,7 +408,10 @@ def _filled(
         return _unvalued(shape, dtype, requires_grad)
     check_memory(name, shape, dtype)
     if type(value) is Number:
-        return value.tensor.to(dtype).expand(shape).clone()
+        from weft.ops.require import require_stored
+
+        held = require_stored(name, value, dtype).tensor
+        return held.to(dtype).expand(shape).clone()
     check_stored(name, value, dtype)
     given = {"shape": shape, "value": wrapped(value, dtype), "dtype": dtype}
     try:

@@ -19,7 +19,6 @@ from weft.core.mode import RECORDING, mode
 from weft.core.size import Size, same, same_shape, slice_bounds
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
-from weft.dtype_info import check_stored
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast, clone
@@ -30,7 +29,7 @@ from weft.ops.inplace import assign, overwrite
 from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.padding import flip
 from weft.ops.public import public
-from weft.ops.require import known
+from weft.ops.require import known, require_stored
 from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
@@ -673,7 +672,7 @@ def given_value(value: Any, target: Tensor) -> Tensor:
     """The value to store as a tensor; Python's floats are not rounded on the way."""
     if isinstance(value, Tensor):
         return value
-    check_stored("setitem", value, target.dtype)
+    value = require_stored("setitem", value, target.dtype)
     made = as_tensor(value, device=target.device)
     exact = made.dtype.is_inexact and not isinstance(value, (np.ndarray, np.generic))
     if exact and made.dtype.category <= target.dtype.category:

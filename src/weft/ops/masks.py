@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.core.tensor import Tensor
-from weft.dtype_info import check_stored
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
@@ -17,7 +16,7 @@ from weft.ops.index import take_op
 from weft.ops.indexing import getitem
 from weft.ops.operands import as_index, concrete
 from weft.ops.public import public
-from weft.ops.require import require, require_index
+from weft.ops.require import require, require_index, require_stored
 from weft.ops.select import where
 from weft.ops.shaping import reshape
 
@@ -39,7 +38,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         raise DTypeError(
             f"masked_fill: {value!r} cannot be stored in a {input.dtype.name} tensor"
         )
-    check_stored("masked_fill", value, input.dtype)
+    value = require_stored("masked_fill", value, input.dtype)
     return cast(where(mask, value, input), input.dtype)
 
 

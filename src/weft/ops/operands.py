@@ -13,12 +13,12 @@ from weft.core.dispatch import unable
 from weft.core.number import Number
 from weft.core.size import Size
 from weft.core.tensor import Tensor
-from weft.dtype_info import check_stored, wrapped
+from weft.dtype_info import wrapped
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 from weft.ops.copies import cast
 from weft.ops.creation import as_tensor, parse_size, tensor
 from weft.ops.public import public
-from weft.ops.require import require_index
+from weft.ops.require import require_index, require_stored
 
 # -- tensors and sizes
 
@@ -33,7 +33,7 @@ def as_tensorlike(value: Any) -> Tensor:
 
 def scalar(name: str, value: Any, dtype: Any) -> Tensor:
     """A 0-d tensor of a Python number that the dtype holds, or of an open size."""
-    check_stored(name, value, dtype)
+    value = require_stored(name, value, dtype)
     if type(value) is Number:
         return value.tensor.to(dtype)
     if isinstance(value, Size):

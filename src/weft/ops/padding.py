@@ -14,7 +14,6 @@ from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
 from weft.core.size import larger
 from weft.core.tensor import Tensor
-from weft.dtype_info import check_stored
 from weft.errors import ArgumentError, ChoiceError, ShapeError
 from weft.ops import dividing
 from weft.ops.broadcasting import expand
@@ -24,6 +23,7 @@ from weft.ops.index import index_select
 from weft.ops.joining import cat
 from weft.ops.operands import flat_sizes
 from weft.ops.public import public
+from weft.ops.require import require_stored
 from weft.ops.select import clamp, where
 from weft.ops.shaping import ravel, reshape, transpose
 from weft.ops.slicing import along, place_op, slice_op
@@ -205,7 +205,7 @@ def _pad_constant(x: Tensor, amounts: list[int], value: float) -> Tensor:
     out = bind(place_op, (core,), params)
     if value == 0:
         return out
-    check_stored("pad", value, x.dtype)
+    value = require_stored("pad", value, x.dtype)
 
     inner = ones(core.shape, dtype=dtypes.bool_, device=x.device)
     mask = bind(place_op, (inner,), params)

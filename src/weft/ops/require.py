@@ -17,8 +17,11 @@ from weft.core.dispatch import unable
 from weft.core.lowering import Element
 from weft.core.meta import meta
 from weft.core.mode import mode
+from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
+from weft.dtype import DType
+from weft.dtype_info import check_stored, fits, refusal_to_store
 from weft.errors import DTypeError, OutOfRangeError, ShapeError
 from weft.ops import dividing
 from weft.ops.elementwise import elementwise_batch
@@ -123,6 +126,22 @@ def require(
     if not np.all(found):
         _refuse(array, found, error.__name__, text)
     return x
+
+
+def require_stored(name: str, value: Any, dtype: DType) -> Any:
+    """A number that a dtype holds; one that a program is given is checked in each run.
+
+    >>> from weft.ops.require import require_stored
+    >>> require_stored("fill_", 300, weft.int8)
+    Traceback (most recent call last):
+    weft.errors.ArgumentError: fill_: 300 does not fit into int8 (-128 to 127); ...
+    ...
+    """
+    if type(value) is not Number or dtype.category != dtypes.INT:
+        check_stored(name, value, dtype)
+        return value
+    text = refusal_to_store(name, "{value}", dtype)
+    return value.replaced(require(value.tensor, lambda x: fits(x, dtype), text))
 
 
 def require_index(
