@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import pathlib
+import sys
 import traceback
 
 import numpy as np
@@ -18,6 +19,7 @@ PATH = pathlib.Path(__file__).with_name("python_programs.py")
 def load(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import does
     spec.loader.exec_module(module)
     return module
 
