@@ -599,7 +599,7 @@ def _composed_weight_grad(
 
 
 def _composed_bias(x: Tensor, w: Tensor, b: Tensor, **params: Any) -> Tensor:
-    out = _composed_conv(x, w, **params)
+    out = conv_op(x, w, **params)
     return out + _along_channels(b, out)
 
 

@@ -80,6 +80,14 @@ class Products:
     widths: tuple[int, ...] = (256, 128)  # of tiles of C: wide ones read less
 
 
+@dataclass(frozen=True)
+class Convolutions:
+    """Which of cuDNN's algorithms compute a convolution."""
+
+    workspace: int = 1 << 28  # bytes: an algorithm that needs more is not used
+    candidates: int = 3  # that are timed, of the ones that cuDNN expects to be fast
+
+
 # A block adds up a task; enough tasks keep all multiprocessors busy.
 _REDUCTIONS = cpu.Reductions(
     serial=1 << 30,  # threads share the loop: each adds up few numbers
@@ -111,6 +119,7 @@ class CudaCostModel:
         default_factory=lambda: _WARPGROUP_ATTENTION
     )
     products: Products = Products()
+    convolutions: Convolutions = Convolutions()
     loops: cpu.Loops = _LOOPS
     reductions: cpu.Reductions = _REDUCTIONS
     fusion: cpu.Fusion = _FUSION

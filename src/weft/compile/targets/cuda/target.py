@@ -46,7 +46,7 @@ class CudaTarget:
         return supported(node)
 
     def library_call(self, node: Node) -> type[LibraryCall] | None:
-        return library.library_call_of(node)
+        return library.library_call_of(node, self.shared)
 
     def refine(
         self,
