@@ -65,6 +65,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("slice_strided_convolutions", p.slice_strided_convolutions),
     ("cse", p.cse),
     ("fuse_attention", p.fuse_attention),
+    ("channels_last", p.channels_last),
     ("sink_permutes", p.sink_permutes),
     ("fold_into_convolution", p.fold_into_convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros

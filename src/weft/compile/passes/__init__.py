@@ -1,6 +1,7 @@
 """The compiler's graph passes: pure functions from graph to graph, one idea a file."""
 
 from weft.compile.passes.canonicalize import canonicalize
+from weft.compile.passes.channels_last import channels_last
 from weft.compile.passes.concat_padded_sums import concat_padded_sums
 from weft.compile.passes.cse import cse
 from weft.compile.passes.fold import fold
@@ -24,6 +25,7 @@ from weft.graph.passes import dead_code
 __all__ = [
     "add_rule",
     "canonicalize",
+    "channels_last",
     "concat_padded_sums",
     "cse",
     "dead_code",

@@ -237,7 +237,8 @@ class Convolution:
             if not one.status and one.determinism == 1 and one.memory <= most
             and one.math in self.operators
         ]  # fmt: skip
-        return list(dict.fromkeys(fit))
+        by_tensor_cores = [one for one in fit if one.math == TENSOR_CORES]
+        return list(dict.fromkeys(by_tensor_cores or fit))
 
     def run(
         self, algorithm: Algorithm, addresses: dict[str, int], workspace: int

@@ -19,6 +19,7 @@ from weft.core.lowering import Library
 from weft.core.size import Size
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
+from weft.ops.conv import is_pointwise
 from weft.runtime.cuda.cudnn import KINDS, PASSES, Algorithm, Shape
 from weft.runtime.cuda.cudnn import Convolution as Descriptors
 
@@ -37,16 +38,18 @@ class Convolution(LibraryCall):
     def computes(node: Node) -> bool:
         """Whether cuDNN computes a node; single pixels are products of matrices."""
         rule = node.op.lower
-        if not isinstance(rule, Library) or rule.family != "conv":
+        if not isinstance(rule, Library) or rule.family not in ("conv", "conv_last"):
             return False
         if rule.kind not in PASSES or not all(type(i) is Node for i in node.inputs):
+            return False
+        if rule.family == "conv" and is_pointwise(node):
             return False
         arrays = [*node.inputs, node]
         if node.dtype.name not in KINDS or len(node.shape) > MOST_AXES:
             return False
         if any(low != high or low < 0 for low, high in node.params["padding"]):
             return False
-        return all(map(_is_countable, arrays)) and not is_pointwise(node)
+        return all(map(_is_countable, arrays))
 
     @staticmethod
     def row_axes(node: Node) -> int | None:
@@ -67,13 +70,15 @@ class ConvolutionWork:
     def __init__(
         self, call: Convolution, shapes: Sequence[Any], params: Any, shared: Any
     ) -> None:
-        kind = call.node.op.lower.kind
+        kind, last = call.node.op.lower.kind, call.node.op.lower.family == "conv_last"
         names = INPUTS[kind] + RESULT[kind]
+        if last:
+            shapes = [(s[0], s[-1], *s[1:-1]) for s in shapes]
         sizes = dict(zip(names, map(tuple, shapes), strict=True))
         shape = Shape(
             kind, call.node.dtype.name, sizes["x"], sizes["w"], sizes["y"],
             params["stride"], tuple(low for low, _ in params["padding"]),
-            params["dilation"], params["groups"], channels_last=False,
+            params["dilation"], params["groups"], channels_last=last,
         )  # fmt: skip
         self.call, self.shared = call, shared
         self.nodes = [*[operand.base for operand in call.operands], call.node]
@@ -107,20 +112,6 @@ class ConvolutionWork:
         }
         key = f"cuDNN {self.shared.cudnn.version} {one.shape}"
         candidates[self.shared.product_choices.of(key, candidates)]()
-
-
-def is_pointwise(node: Node) -> bool:
-    """Whether windows are single pixels, without a stride or groups: a product."""
-    params = node.params
-    kernel = params["size"] if RESULT[_kind(node)] == "w" else node.inputs[1].shape[2:]
-    others = (*params["stride"], params["groups"])
-    return all(type(n) is int and n == 1 for n in (*kernel, *others)) and not any(
-        map(any, params["padding"])
-    )
-
-
-def _kind(node: Node) -> str:
-    return node.op.lower.kind
 
 
 def _is_countable(node: Node) -> bool:
