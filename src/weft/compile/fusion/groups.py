@@ -417,6 +417,10 @@ class Fusion:
                 self._close(node)
         for node in list(self.free):
             self._settle(node)
+        if self.cost.recomputed_reads:
+            from weft.compile.fusion.recomputed_reads import recompute_reads
+
+            recompute_reads(self.units, self.unit, graph.outputs)
         self._find_outputs()
 
     def supported(self, node: Node) -> bool:
@@ -797,13 +801,17 @@ class Fusion:
                 for i in node.inputs:
                     if type(i) is Node:
                         base = Operand(i).base
-                        inline = isinstance(unit, Group) and inlined(base)
-                        if self.unit.get(base) is not unit and not inline:
+                        here = isinstance(unit, Group) and (
+                            base in unit.home or inlined(base)
+                        )
+                        if self.unit.get(base) is not unit and not here:
                             needed.add(base)
         for unit in self.units:
             if isinstance(unit, Group):
                 _pick_all(unit)
-                unit.outputs = [n for n in unit.nodes if n in needed]
+                unit.outputs = [
+                    n for n in unit.nodes if n in needed and self.unit[n] is unit
+                ]
         self.units = [u for u in self.units if isinstance(u, Call) or u.outputs]
 
 

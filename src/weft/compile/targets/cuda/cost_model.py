@@ -101,7 +101,10 @@ _REDUCTIONS = cpu.Reductions(
 _LOOPS = cpu.Loops(least_run=1 << 40)  # threads need no runs
 # Rows are not combined in scratch memory, which no GPU has enough of.
 # Values are computed again rather than stored: threads wait for memory.
-_FUSION = cpu.Fusion(recomputed=64, widest_row=0, copied_view=1, separate_sums=True)
+_FUSION = cpu.Fusion(
+    recomputed=64, widest_row=0, copied_view=1, separate_sums=True,
+    recomputed_reads=True,
+)  # fmt: skip
 _ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096)
 _RECOMPUTE = cpu.Recompute()
 _SPLIT_K = cpu.SplitK(least_k=1 << 40)  # the library's products split themselves
