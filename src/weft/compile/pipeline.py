@@ -53,6 +53,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("without_backward", without_backward),  # nothing is differentiated any more
     ("dead_code", p.dead_code),
     ("sink_checks", p.sink_checks),
+    ("sum_pool_windows", p.sum_pool_windows),
     ("user_rules", p.user_rules),  # on the program as it was captured
     ("simplify_views", p.simplify_views),
     ("fold", p.fold),

@@ -18,6 +18,7 @@ from weft.compile.passes.sink_permutes import sink_permutes
 from weft.compile.passes.slice_strided_convolutions import slice_strided_convolutions
 from weft.compile.passes.stack_carries import stack_carries
 from weft.compile.passes.sum_after_loops import sum_after_loops
+from weft.compile.passes.sum_pool_windows import sum_pool_windows
 from weft.compile.passes.transpose_products import transpose_products
 from weft.compile.passes.user_rules import add_rule, remove_rule, user_rules
 from weft.graph.passes import dead_code
@@ -44,6 +45,7 @@ __all__ = [
     "slice_strided_convolutions",
     "stack_carries",
     "sum_after_loops",
+    "sum_pool_windows",
     "transpose_products",
     "user_rules",
 ]

@@ -28,6 +28,7 @@ from weft.graph.ir import Graph, Node
 
 PLACE = find_op("place")
 RESAMPLE = find_op("resample")
+POOLS = frozenset(map(find_op, ("max_pool", "max_pool_tap", "max_pool_spread")))
 Dims = tuple[int, ...]
 
 
@@ -74,6 +75,8 @@ class _Layout(Walk):
             return self.elementwise(node)
         if node.op is CAT:
             return self.concatenation(node)
+        if node.op in POOLS:
+            return self.pool(node)
         move = _reduced if is_reduction(node.op) else MOVES.get(node.op)
         x, *_ = (*node.inputs, None)
         if move is None or type(x) is not Node or x.op is not PERMUTE:
@@ -98,6 +101,31 @@ class _Layout(Walk):
             return None
         params = dict(node.params, dim=dims[node.params["dim"]])
         return Call(PERMUTE, (Call(CAT, inputs, params),), {"dims": dims})
+
+    def pool(self, node: Node) -> Replacement:
+        """max_pool(permute(x)) = permute(max_pool(x)), of windows of one channel.
+
+        Channels that come last are another axis of the images.
+        """
+        dims, rank = _dims(node), len(node.shape)
+        if dims != (0, rank - 1, *range(1, rank - 1)):
+            return None
+        inputs = self.unpermuted(node, dims)
+        if inputs is None:
+            return None
+        wide = [
+            Call(RESHAPE, (x,), {"shape": (n, 1, *rest)})
+            for x, (n, c, *axes) in zip(inputs, _shapes(node), strict=True)
+            for rest in [(*axes, c)]
+        ]
+        n, c, *axes = node.shape
+        ends = {"padding": 0, "counts": c, "size": c}
+        params = {
+            name: (*sizes, ends.get(name, 1)) for name, sizes in node.params.items()
+        }
+        out = Call(RESHAPE, (Call(node.op, tuple(wide), params),),
+                   {"shape": (n, *axes, c)})  # fmt: skip
+        return Call(PERMUTE, (out,), {"dims": dims})
 
     def unpermuted(self, node: Node, dims: Dims) -> tuple[Any, ...] | None:
         """The operands before they were permuted; None if one would need a permute."""
@@ -131,6 +159,10 @@ def inverse(dims: Dims) -> Dims:
     (0, 3, 1, 2)
     """
     return tuple([dims.index(d) for d in range(len(dims))])
+
+
+def _shapes(node: Node) -> list[Any]:
+    return [i.shape for i in node.inputs if type(i) is Node]
 
 
 def _dims(node: Node) -> Dims | None:

@@ -105,6 +105,8 @@ class Ordering:
     pairs: int = 128  # elements, up to which comparing all pairs in vectors is fastest
     long: int = 4096  # elements, from which on 11-bit digits pay for larger counts
     scatter_blocks: int = 8  # blocks of rows, each of which reads all updates
+    window_sums: bool = False  # whether gradients of overlapping pools are sums over
+    #                            the windows of each element; here they are scattered
     scatter_width: int = 16  # elements behind an index that fill a vector
 
 

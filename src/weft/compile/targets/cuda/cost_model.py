@@ -105,7 +105,7 @@ _FUSION = cpu.Fusion(
     recomputed=64, widest_row=0, copied_view=1, separate_sums=True,
     recomputed_reads=True,
 )  # fmt: skip
-_ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096)
+_ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096, window_sums=True)
 _RECOMPUTE = cpu.Recompute()
 _SPLIT_K = cpu.SplitK(least_k=1 << 40)  # the library's products split themselves
 
