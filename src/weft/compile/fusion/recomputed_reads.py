@@ -69,6 +69,7 @@ class _Reader:
         self, group: Group, unit: Mapping[Node, Unit], stored: Collection[Node]
     ) -> None:
         self.group, self.unit, self.stored = group, unit, stored
+        self.own = list(group.nodes)
 
     def run(self) -> None:
         for node in sorted(self.group.reads(), key=_bytes, reverse=True):
@@ -149,12 +150,14 @@ class _Reader:
                     yield () if index is None else operand.index(index)
 
     def _add(self, way: Way) -> None:
+        """Add the nodes of a way before the group's own."""
         group = self.group
-        count = len(group.nodes)
+        count = len(group.nodes) - len(self.own)
+        group.nodes = group.nodes[:count]
         for node in way.nodes:
             if node not in group.home:
                 group.add(node, group.full_index(node), row=False)
-        group.nodes = [*group.nodes[count:], *group.nodes[:count]]
+        group.nodes += self.own
 
 
 def _bytes(node: Node) -> int:

@@ -29,6 +29,7 @@ from weft.graph.ir import Graph, Node
 PLACE = find_op("place")
 RESAMPLE = find_op("resample")
 POOLS = frozenset(map(find_op, ("max_pool", "max_pool_tap", "max_pool_spread")))
+DEEPEST = 3  # operators between a value that is repeated and its reader
 Dims = tuple[int, ...]
 
 
@@ -132,7 +133,7 @@ class _Layout(Walk):
         sources = [self.source(i, dims, node) for i in node.inputs]
         return None if None in sources else tuple(sources)
 
-    def source(self, value: Any, dims: Dims, node: Node) -> Any:
+    def source(self, value: Any, dims: Dims, node: Node, depth: int = 0) -> Any:
         """The value whose permute a value is, if it exists or costs nothing."""
         if type(value) is not Node or value.shape == ():
             return value
@@ -146,6 +147,10 @@ class _Layout(Walk):
             return Call(FULL, (), dict(value.params, shape=shape))
         if value.op is EXPAND and (few := _reordered(value.inputs[0], back)):
             return Call(EXPAND, (few,), {"shape": shape})
+        if value.op.facts.elementwise and depth < DEEPEST:  # of values that are repeated
+            inputs = [self.source(i, dims, value, depth + 1) for i in value.inputs]
+            if None not in inputs:
+                return Call(value.op, tuple(inputs), value.params)
         if node.name in self.own and (value.name, back) in self.there:
             return Call(PERMUTE, (value,), {"dims": back})
         return None
