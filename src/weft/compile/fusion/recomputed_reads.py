@@ -52,6 +52,7 @@ def recompute_reads(
     A value that is in memory anyway is read. Others are stored first, for this reader
     or another one: they count twice.
     """
+    order = {node: k for k, node in enumerate(n for one in units for n in one.nodes)}
     stored = {Operand(node).base for node in outputs}
     for one in units:
         if isinstance(one, Call) or one.alone:
@@ -59,16 +60,17 @@ def recompute_reads(
             stored.update([Operand(i).base for i in inputs])
     for one in units:
         if isinstance(one, Group) and not one.alone and not one.closed:
-            _Reader(one, unit, stored).run()
+            _Reader(one, unit, stored, order).run()
 
 
 class _Reader:
     """One group, and the values that it reads."""
 
     def __init__(
-        self, group: Group, unit: Mapping[Node, Unit], stored: Collection[Node]
-    ) -> None:
-        self.group, self.unit, self.stored = group, unit, stored
+        self, group: Group, unit: Mapping[Node, Unit], stored: Collection[Node],
+        order: Mapping[Node, int],
+    ) -> None:  # fmt: skip
+        self.group, self.unit, self.stored, self.order = group, unit, stored, order
         self.own = list(group.nodes)
 
     def run(self) -> None:
@@ -152,12 +154,11 @@ class _Reader:
     def _add(self, way: Way) -> None:
         """Add the nodes of a way before the group's own."""
         group = self.group
-        count = len(group.nodes) - len(self.own)
-        group.nodes = group.nodes[:count]
         for node in way.nodes:
             if node not in group.home:
                 group.add(node, group.full_index(node), row=False)
-        group.nodes += self.own
+        added = [node for node in group.nodes if node not in self.own]
+        group.nodes = [*sorted(added, key=self.order.__getitem__), *self.own]
 
 
 def _bytes(node: Node) -> int:
