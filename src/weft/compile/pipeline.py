@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from weft.compile import passes as p
 from weft.compile.fusion.groups import Fusion
+from weft.compile.fusion.recomputed_reads import recompute_reads
 from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.passes.check_before_writes import check_before_writes
 from weft.compile.passes.copy_view_outputs import copy_view_outputs
@@ -173,6 +174,7 @@ def lower(
     ['kernel0']
     """
     fusion = Fusion(graph, target.supports)
+    recompute_reads(fusion)
     _show("fuse", lambda: texts.groups_text(fusion))
     table = KernelTable(target)
     steps, refused = select(graph, fusion, table, target)

@@ -494,7 +494,7 @@ def _spread_eval(
     for number, at in enumerate(itertools.product(*map(range, kernel))):
         index = (..., *_tap_slices(at, stride, ones, dy.shape[2:]))
         out[index] += np.where(tap == number, wide, 0)
-    inner = [slice(p, p + n) for p, n in zip(padding, size, strict=True)]
+    inner: list[Any] = [slice(p, p + n) for p, n in zip(padding, size, strict=True)]
     return out[(..., *inner)].astype(dy.dtype)
 
 

@@ -417,11 +417,7 @@ class Fusion:
                 self._close(node)
         for node in list(self.free):
             self._settle(node)
-        if self.cost.recomputed_reads:
-            from weft.compile.fusion.recomputed_reads import recompute_reads
-
-            recompute_reads(self.units, self.unit, graph.outputs)
-        self._find_outputs()
+        self.find_outputs()
 
     def supported(self, node: Node) -> bool:
         """Whether a node can be part of a kernel."""
@@ -792,7 +788,8 @@ class Fusion:
 
     # -- outputs of groups
 
-    def _find_outputs(self) -> None:
+    def find_outputs(self) -> None:
+        """Find the values of each group that others read."""
         needed: set[Node] = set()
         for node in (*self.graph.outputs, *self.checks):
             needed.add(Operand(node).base)

@@ -13,13 +13,14 @@ same operator on the same values gives the same bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from weft import dtype as dtypes
 from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import (
     Call,
+    Fusion,
     Group,
     Operand,
     Unit,
@@ -44,16 +45,17 @@ class Way(NamedTuple):
         return sum(node.op.facts.cost for node in self.nodes)
 
 
-def recompute_reads(
-    units: Sequence[Unit], unit: Mapping[Node, Unit], outputs: Sequence[Node]
-) -> None:
+def recompute_reads(fusion: Fusion) -> None:
     """Let groups compute values that they read, where that moves fewer bytes.
 
     A value that is in memory anyway is read. Others are stored first, for this reader
     or another one: they count twice.
     """
+    if not fusion.cost.recomputed_reads:
+        return
+    units, unit = fusion.units, fusion.unit
     order = {node: k for k, node in enumerate(n for one in units for n in one.nodes)}
-    stored = {Operand(node).base for node in outputs}
+    stored = {Operand(node).base for node in fusion.graph.outputs}
     for one in units:
         if isinstance(one, Call) or one.alone:
             inputs = [i for node in one.nodes for i in node.inputs if type(i) is Node]
@@ -61,6 +63,7 @@ def recompute_reads(
     for one in units:
         if isinstance(one, Group) and not one.alone and not one.closed:
             _Reader(one, unit, stored, order).run()
+    fusion.find_outputs()
 
 
 class _Reader:

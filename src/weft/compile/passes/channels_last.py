@@ -60,8 +60,7 @@ def _convolution(node: Node) -> Call:
 def _with_bias(node: Node) -> Call:
     """conv(x, w) + b, whose two parts are visited again."""
     x, w, b = node.inputs
-    shape = (-1, *(1,) * (len(node.shape) - 2))
-    shape = (b.shape[0], *shape[1:])
+    shape = (b.shape[0], *(1,) * (len(node.shape) - 2))
     bias = Call(EXPAND, (Call(RESHAPE, (b,), {"shape": shape}),), {"shape": node.shape})
     return Call(_ADD, (Call(_CONV, (x, w), node.params), bias))
 
@@ -71,7 +70,8 @@ def _product(node: Node) -> Call:
     a, b = node.inputs
     shape = (node.shape[0], *node.shape[2:], node.shape[1])
     if node.op is _WEIGHT_GRAD:
-        out = Call(_MATMUL, (_transposed(_pixels(b), b), _pixels(a)))
+        pixels = Call(PERMUTE, (_pixels(b),), {"dims": (1, 0)})
+        out = Call(_MATMUL, (pixels, _pixels(a)))
     else:
         rows, columns = b.shape[:2]
         w: Any = Call(RESHAPE, (b,), {"shape": (rows, columns)})
@@ -85,10 +85,6 @@ def _pixels(x: Node) -> Call:
     """Images as a matrix: a row for each pixel."""
     count = math.prod((x.shape[0], *x.shape[2:]))
     return Call(RESHAPE, (_last(x),), {"shape": (count, x.shape[1])})
-
-
-def _transposed(pixels: Call, x: Node) -> Call:
-    return Call(PERMUTE, (pixels,), {"dims": (1, 0)})
 
 
 def _last(x: Node) -> Call:

@@ -147,7 +147,9 @@ class _Layout(Walk):
             return Call(FULL, (), dict(value.params, shape=shape))
         if value.op is EXPAND and (few := _reordered(value.inputs[0], back)):
             return Call(EXPAND, (few,), {"shape": shape})
-        if value.op.facts.elementwise and depth < DEEPEST:  # of values that are repeated
+        if (
+            value.op.facts.elementwise and depth < DEEPEST
+        ):  # of values that are repeated
             inputs = [self.source(i, dims, value, depth + 1) for i in value.inputs]
             if None not in inputs:
                 return Call(value.op, tuple(inputs), value.params)

@@ -73,7 +73,9 @@ class _Pools(Walk):
         sizes = {name: found.params[name] for name in ("kernel", "stride", "padding")}
         dy = Call(RESHAPE, (value,), {"shape": found.shape})
         params = {"size": tuple(x.shape[2:]), **sizes}
-        return _flat(Call(max_pool_spread_op, (dy, self.taps[found.name]), params), node)
+        return _flat(
+            Call(max_pool_spread_op, (dy, self.taps[found.name]), params), node
+        )
 
 
 def _flat(call: Call, node: Node) -> Call:

@@ -174,8 +174,8 @@ class Convolution:
             "y": self._tensor(wide.y),
         }  # fmt: skip
         self.operators = {
-            math: self._operator(wide, math)
-            for math in (DEFAULT_MATH, TENSOR_CORES, NO_TENSOR_CORES)
+            arithmetic: self._operator(wide, arithmetic)
+            for arithmetic in (DEFAULT_MATH, TENSOR_CORES, NO_TENSOR_CORES)
         }
         self.one, self.zero = ctypes.c_float(1), ctypes.c_float(0)
 
@@ -205,7 +205,7 @@ class Convolution:
         )  # fmt: skip
         return made
 
-    def _operator(self, wide: Shape, math: int) -> ctypes.c_void_p:
+    def _operator(self, wide: Shape, arithmetic: int) -> ctypes.c_void_p:
         made = self._descriptor("Convolution")
         self.cudnn.call(
             "cudnnSetConvolutionNdDescriptor", made, len(wide.stride),
@@ -213,7 +213,7 @@ class Convolution:
             CROSS_CORRELATION, COMPUTE,
         )  # fmt: skip
         self.cudnn.call("cudnnSetConvolutionGroupCount", made, wide.groups)
-        self.cudnn.call("cudnnSetConvolutionMathType", made, math)
+        self.cudnn.call("cudnnSetConvolutionMathType", made, arithmetic)
         return made
 
     def algorithms(self, most: int) -> list[Algorithm]:
