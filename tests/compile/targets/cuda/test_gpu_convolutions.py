@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN: descriptors, algorithms, workspaces, layouts; and without it."""
+"""Convolutions by cuDNN: descriptors, algorithms, workspaces, layouts; without it."""
 
 import numpy as np
 import pytest
