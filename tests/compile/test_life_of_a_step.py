@@ -102,5 +102,5 @@ def test_the_page_shows_what_is_made(golden):
     if of_another and VERSION not in of_another[1] and not golden.update:
         blocks["assembly"] = of_another[1]  # other versions choose other instructions
     golden.blocks(PAGE, blocks)
-    assert "Of 36, these" in PAGE.read_text()
-    assert len(pipeline.PASSES) == 36
+    assert "Of 38, these" in PAGE.read_text()
+    assert len(pipeline.PASSES) == 38

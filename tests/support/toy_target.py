@@ -49,6 +49,9 @@ class LoopTarget:
     def supports(self, node):
         return supported(node)
 
+    def channels_last(self, node):
+        return False
+
     def library_call(self, node):
         return None
 

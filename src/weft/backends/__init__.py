@@ -1,8 +1,8 @@
-"""``weft.backends``: PyTorch's switches for libraries that Weft does not use.
+"""``weft.backends``: PyTorch's switches for libraries of kernels.
 
-Weft's kernels are its own: there is no cuDNN, MKL or TF32 to choose, so a flag that is
-set here is kept and given back, and changes no result. Results are deterministic and
-float32 products have full precision whatever the flags say.
+There is nothing to choose: a flag that is set here is kept and given back, and changes
+no result. Results are deterministic, and float32 products and convolutions have full
+precision, unless ``cuda.matmul.allow_tf32`` lets them be rounded.
 
 >>> weft.backends.cudnn.benchmark = True
 >>> weft.backends.cudnn.benchmark

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from weft.compile import passes as p
 from weft.compile.fusion.groups import Fusion
+from weft.compile.fusion.recomputed_reads import recompute_reads
 from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.passes.check_before_writes import check_before_writes
 from weft.compile.passes.copy_view_outputs import copy_view_outputs
@@ -53,6 +54,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("without_backward", without_backward),  # nothing is differentiated any more
     ("dead_code", p.dead_code),
     ("sink_checks", p.sink_checks),
+    ("sum_pool_windows", p.sum_pool_windows),
     ("user_rules", p.user_rules),  # on the program as it was captured
     ("simplify_views", p.simplify_views),
     ("fold", p.fold),
@@ -65,6 +67,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("slice_strided_convolutions", p.slice_strided_convolutions),
     ("cse", p.cse),
     ("fuse_attention", p.fuse_attention),
+    ("channels_last", p.channels_last),
     ("sink_permutes", p.sink_permutes),
     ("fold_into_convolution", p.fold_into_convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros
@@ -171,6 +174,7 @@ def lower(
     ['kernel0']
     """
     fusion = Fusion(graph, target.supports)
+    recompute_reads(fusion)
     _show("fuse", lambda: texts.groups_text(fusion))
     table = KernelTable(target)
     steps, refused = select(graph, fusion, table, target)

@@ -138,7 +138,8 @@ declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.distributed.records",
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
-    "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.cumulative",
+    "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.conv_last",
+    "weft.ops.cumulative",
     "weft.ops.diagonals", "weft.ops.dirichlet_sampling", "weft.ops.error_functions",
     "weft.ops.masks", "weft.ops.scattering", "weft.ops.strided",
     "weft.ops.gamma_functions", "weft.ops.gamma_sampling",

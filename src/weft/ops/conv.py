@@ -29,6 +29,7 @@ from numpy.lib.stride_tricks import as_strided
 from weft.core.blas import product
 from weft.core.lowering import Element, Library, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import is_one
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.broadcasting import expand
@@ -58,6 +59,17 @@ def window_counts(
             size, kernel, stride, padding, dilation, strict=True
         )
     )
+
+
+def is_pointwise(node: Any) -> bool:
+    """Whether the windows of a convolution's node are single pixels, each read once.
+
+    Such a convolution, or gradient of one, is a product of matrices.
+    """
+    params = node.params
+    weights = node if node.op is conv_weight_grad_op else node.inputs[1]
+    ones = (*weights.shape[2:], *params["stride"], params["groups"])
+    return all(map(is_one, ones)) and not any(map(any, params["padding"]))
 
 
 def _padded(x: Any, padding: Pairs) -> Any:
@@ -599,7 +611,7 @@ def _composed_weight_grad(
 
 
 def _composed_bias(x: Tensor, w: Tensor, b: Tensor, **params: Any) -> Tensor:
-    out = _composed_conv(x, w, **params)
+    out = conv_op(x, w, **params)
     return out + _along_channels(b, out)
 
 

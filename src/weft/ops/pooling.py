@@ -12,7 +12,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element, Fold, Varied, cast_element
-from weft.core.op import Op, Sample, TensorType, define
+from weft.core.op import Op, Sample, TensorType, define, register_unlisted
 from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.ops.broadcasting import expand
@@ -452,6 +452,100 @@ max_pool_grad_op: Op = define(
     batch=_max_grad_batch,
     samples=_max_grad_samples,
     reference=_max_grad_reference,
+)
+
+
+# -- for compiled programs: the number of each window's largest tap, and its gradient
+
+
+def _tap_eval(
+    x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes,
+    counts: Sizes,
+) -> Any:  # fmt: skip
+    full = _surrounded(x, kernel, stride, padding, dilation, counts)
+    taps = [
+        full[(..., *_tap_slices(tap, stride, dilation, counts))]
+        for tap in itertools.product(*map(range, kernel))
+    ]
+    first = _first_taps(kernel, stride, padding, dilation, counts)
+    return _largest(taps, first, _lowest(x.dtype)).astype(np.uint8)
+
+
+def _tap_element(
+    k: Any, out: Any, x: Any, *, kernel: Sizes, dilation: Sizes, **params: Any
+) -> Any:
+    window = _Window(k, out, x, kernel=kernel, dilation=dilation, **params)
+    pairs = zip(window.starts, dilation, strict=True)
+    first = _row_major([larger(-(a // d), 0) for a, d in pairs], kernel)
+    states = _lowest_of(k, x), k.at(first)
+    for tap in itertools.product(*map(range, kernel)):
+        number = k.at(_row_major(tap, kernel))
+        states = _leading(k, states, window.tap(tap)[0], number)
+    return cast_element(k, states[1], dtypes.uint8)
+
+
+def _spread_eval(
+    dy: Any, tap: Any, *, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes
+) -> Any:
+    ones, wide = (1,) * len(kernel), dy.astype(np.result_type(dy.dtype, np.float32))
+    ends = zip(size, kernel, stride, padding, dy.shape[2:], strict=True)
+    sizes = [max(n + 2 * p, (m - 1) * s + k) for n, k, s, p, m in ends]
+    out = np.zeros((*dy.shape[:2], *sizes), wide.dtype)
+    for number, at in enumerate(itertools.product(*map(range, kernel))):
+        index = (..., *_tap_slices(at, stride, ones, dy.shape[2:]))
+        out[index] += np.where(tap == number, wide, 0)
+    inner: list[Any] = [slice(p, p + n) for p, n in zip(padding, size, strict=True)]
+    return out[(..., *inner)].astype(dy.dtype)
+
+
+def _spread_element(
+    k: Any, out: Any, dy: Any, tap: Any, *, size: Sizes, kernel: Sizes, stride: Sizes,
+    padding: Sizes,
+) -> Any:  # fmt: skip
+    """The sum over the windows that an element is the largest of."""
+    wide = k.dtype.to_total()
+    total, zero = k.number(0, wide), k.number(0, dy.dtype)
+    places = [i + p for i, p in zip(out[2:], padding, strict=True)]
+    for back in itertools.product(*windows_of(kernel, stride)):
+        at = [q // s - b for q, s, b in zip(places, stride, back, strict=True)]
+        own = [q % s + b * s for q, s, b in zip(places, stride, back, strict=True)]
+        number = cast_element(k, k.at(_row_major(own, kernel)), dtypes.uint8)
+        picked = k.call("eq", tap[*out[:2], *at], number)
+        value = k.call("where", picked, dy[*out[:2], *at], zero)
+        for t, j, n, m in zip(own, at, kernel, dy.shape[2:], strict=True):
+            inside = k.choice(j, 0, zero, k.choice(j, m, value, zero))
+            value = k.choice(t, n, inside, zero)
+        total = k.call("add", total, cast_element(k, value, wide))
+    return cast_element(k, total, k.dtype)
+
+
+def windows_of(kernel: Sizes, stride: Sizes) -> list[range]:
+    """How many windows before the last one an element may be in, along each axis."""
+    return [range(-(-n // s)) for n, s in zip(kernel, stride, strict=True)]
+
+
+max_pool_tap_op = register_unlisted(
+    Op(
+        "max_pool_tap",
+        inputs="x",
+        eval=_tap_eval,
+        type=lambda x, **params: TensorType(
+            _max_index_type(x, **params).shape, dtypes.uint8
+        ),
+        lower=Element(_tap_element),
+    )
+)
+
+max_pool_spread_op = register_unlisted(
+    Op(
+        "max_pool_spread",
+        inputs="dy tap",
+        eval=_spread_eval,
+        type=lambda dy, tap, *, size, **params: TensorType(
+            (*dy.shape[:2], *size), dy.dtype
+        ),
+        lower=Element(_spread_element),
+    )
 )
 
 

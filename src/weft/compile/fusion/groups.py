@@ -417,7 +417,7 @@ class Fusion:
                 self._close(node)
         for node in list(self.free):
             self._settle(node)
-        self._find_outputs()
+        self.find_outputs()
 
     def supported(self, node: Node) -> bool:
         """Whether a node can be part of a kernel."""
@@ -788,7 +788,8 @@ class Fusion:
 
     # -- outputs of groups
 
-    def _find_outputs(self) -> None:
+    def find_outputs(self) -> None:
+        """Find the values of each group that others read."""
         needed: set[Node] = set()
         for node in (*self.graph.outputs, *self.checks):
             needed.add(Operand(node).base)
@@ -797,13 +798,17 @@ class Fusion:
                 for i in node.inputs:
                     if type(i) is Node:
                         base = Operand(i).base
-                        inline = isinstance(unit, Group) and inlined(base)
-                        if self.unit.get(base) is not unit and not inline:
+                        here = isinstance(unit, Group) and (
+                            base in unit.home or inlined(base)
+                        )
+                        if self.unit.get(base) is not unit and not here:
                             needed.add(base)
         for unit in self.units:
             if isinstance(unit, Group):
                 _pick_all(unit)
-                unit.outputs = [n for n in unit.nodes if n in needed]
+                unit.outputs = [
+                    n for n in unit.nodes if n in needed and self.unit[n] is unit
+                ]
         self.units = [u for u in self.units if isinstance(u, Call) or u.outputs]
 
 

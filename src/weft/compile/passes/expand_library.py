@@ -50,7 +50,7 @@ def expand_library(graph: Graph) -> Graph:
     other = any(n.op in STRUCTURAL.values() and n.op not in _KNOWN for n in graph.nodes)
     if not lacking or other or any(n.after for n in graph.nodes):
         return graph
-    return _rebuilt(graph, lacking)
+    return expand_library(_rebuilt(graph, lacking))  # they may be of others again
 
 
 def _always(node: Node) -> Any:

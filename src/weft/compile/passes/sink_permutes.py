@@ -28,6 +28,8 @@ from weft.graph.ir import Graph, Node
 
 PLACE = find_op("place")
 RESAMPLE = find_op("resample")
+POOLS = frozenset(map(find_op, ("max_pool", "max_pool_tap", "max_pool_spread")))
+DEEPEST = 3  # operators between a value that is repeated and its reader
 Dims = tuple[int, ...]
 
 
@@ -74,6 +76,8 @@ class _Layout(Walk):
             return self.elementwise(node)
         if node.op is CAT:
             return self.concatenation(node)
+        if node.op in POOLS:
+            return self.pool(node)
         move = _reduced if is_reduction(node.op) else MOVES.get(node.op)
         x, *_ = (*node.inputs, None)
         if move is None or type(x) is not Node or x.op is not PERMUTE:
@@ -99,12 +103,37 @@ class _Layout(Walk):
         params = dict(node.params, dim=dims[node.params["dim"]])
         return Call(PERMUTE, (Call(CAT, inputs, params),), {"dims": dims})
 
+    def pool(self, node: Node) -> Replacement:
+        """max_pool(permute(x)) = permute(max_pool(x)), of windows of one channel.
+
+        Channels that come last are another axis of the images.
+        """
+        dims, rank = _dims(node), len(node.shape)
+        if dims != (0, rank - 1, *range(1, rank - 1)):
+            return None
+        inputs = self.unpermuted(node, dims)
+        if inputs is None:
+            return None
+        wide = [
+            Call(RESHAPE, (x,), {"shape": (n, 1, *rest)})
+            for x, (n, c, *axes) in zip(inputs, _shapes(node), strict=True)
+            for rest in [(*axes, c)]
+        ]
+        n, c, *axes = node.shape
+        ends = {"padding": 0, "counts": c, "size": c}
+        params = {
+            name: (*sizes, ends.get(name, 1)) for name, sizes in node.params.items()
+        }
+        out = Call(RESHAPE, (Call(node.op, tuple(wide), params),),
+                   {"shape": (n, *axes, c)})  # fmt: skip
+        return Call(PERMUTE, (out,), {"dims": dims})
+
     def unpermuted(self, node: Node, dims: Dims) -> tuple[Any, ...] | None:
         """The operands before they were permuted; None if one would need a permute."""
         sources = [self.source(i, dims, node) for i in node.inputs]
         return None if None in sources else tuple(sources)
 
-    def source(self, value: Any, dims: Dims, node: Node) -> Any:
+    def source(self, value: Any, dims: Dims, node: Node, depth: int = 0) -> Any:
         """The value whose permute a value is, if it exists or costs nothing."""
         if type(value) is not Node or value.shape == ():
             return value
@@ -118,6 +147,12 @@ class _Layout(Walk):
             return Call(FULL, (), dict(value.params, shape=shape))
         if value.op is EXPAND and (few := _reordered(value.inputs[0], back)):
             return Call(EXPAND, (few,), {"shape": shape})
+        if (
+            value.op.facts.elementwise and depth < DEEPEST
+        ):  # of values that are repeated
+            inputs = [self.source(i, dims, value, depth + 1) for i in value.inputs]
+            if None not in inputs:
+                return Call(value.op, tuple(inputs), value.params)
         if node.name in self.own and (value.name, back) in self.there:
             return Call(PERMUTE, (value,), {"dims": back})
         return None
@@ -131,6 +166,10 @@ def inverse(dims: Dims) -> Dims:
     (0, 3, 1, 2)
     """
     return tuple([dims.index(d) for d in range(len(dims))])
+
+
+def _shapes(node: Node) -> list[Any]:
+    return [i.shape for i in node.inputs if type(i) is Node]
 
 
 def _dims(node: Node) -> Dims | None:

@@ -53,6 +53,11 @@ def needs_copy(node: Node) -> bool:
     return False
 
 
+def is_moved(node: Node) -> bool:
+    """Whether an operand may have another layout than its base, row-major."""
+    return any(view.op is not reshape_op for view in Operand(node).views)
+
+
 def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
     """An operand and its base, as outlines; None if it is no view."""
     base = operand.base

@@ -105,6 +105,9 @@ class Target(Protocol):
     def supports(self, node: Node) -> bool:
         """Whether a node can be part of a kernel."""
 
+    def channels_last(self, node: Node) -> bool:
+        """Whether a convolution is faster where channels are the last axis."""
+
     def library_call(self, node: Node) -> type[LibraryCall] | None:
         """The library call that computes a node as a whole, if there is one."""
 

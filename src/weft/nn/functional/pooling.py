@@ -359,7 +359,7 @@ def adaptive_mean(x: Tensor, counts: Sizes) -> Tensor:
     wide = x.to(dtypes.float32) if x.dtype.itemsize == 2 else x
     single = [k + 2 for k, m in enumerate(counts) if m == 1]
     if len(single) == len(counts):
-        mean = reshape(wide, (*x.shape[:2], math.prod(x.shape[2:]))).mean(-1)
+        mean = wide.mean(tuple(range(2, x.ndim)))
         return reshape(mean, (*x.shape[:2], *counts)).to(x.dtype)
     if single:
         wide = wide.mean(tuple(single), keepdim=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
-import pathlib
 from typing import Any
 
 from weft.errors import DeviceError
+from weft.runtime.cuda.libraries import from_system, from_wheels
 
 NAMES = ("libcublas.so.13", "libcublas.so.12", "libcublas.so")
 KINDS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType_t
@@ -19,20 +18,7 @@ WORKSPACE = 32 << 20  # bytes: what cuBLAS asks for on Hopper
 @functools.cache
 def _library() -> Any:
     """The library, of the system or of a wheel; None if there is none."""
-    for name in NAMES:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        for name in NAMES[:2]:
-            for path in sorted(pathlib.Path(folder).glob(f"*/lib/{name}")):
-                try:
-                    return ctypes.CDLL(str(path))
-                except OSError:
-                    continue
-    return None
+    return from_system(NAMES) or from_wheels(NAMES[:2])
 
 
 def is_installed() -> bool:

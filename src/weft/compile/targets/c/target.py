@@ -45,6 +45,9 @@ class CTarget:
     def supports(self, node: Node) -> bool:
         return library_call_of(node) is None and supported(node)
 
+    def channels_last(self, node: Node) -> bool:
+        return False
+
     def library_call(self, node: Node) -> type[LibraryCall] | None:
         return library_call_of(node)
 

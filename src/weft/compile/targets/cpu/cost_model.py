@@ -92,6 +92,8 @@ class Fusion:
     copied_view: int = 4096  # elements of an output view that is worth a launch
     concat_pieces: int = 5  # that are copied one by one; fewer are loops of one kernel
     merged_sums: int = 4  # terms whose operands are worth concatenating
+    recomputed_reads: bool = False  # whether cheap values are computed where they are
+    #                                 read, if that reads no more bytes
     separate_sums: bool = False  # whether sums of columns compute their terms apart
     #                              from sums of rows; here one kernel does both
 
@@ -103,6 +105,8 @@ class Ordering:
     pairs: int = 128  # elements, up to which comparing all pairs in vectors is fastest
     long: int = 4096  # elements, from which on 11-bit digits pay for larger counts
     scatter_blocks: int = 8  # blocks of rows, each of which reads all updates
+    window_sums: bool = False  # whether gradients of overlapping pools are sums over
+    #                            the windows of each element; here they are scattered
     scatter_width: int = 16  # elements behind an index that fill a vector
 
 

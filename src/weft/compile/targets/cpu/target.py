@@ -53,6 +53,9 @@ class CpuTarget:
     def supports(self, node: Node) -> bool:
         return supported(node)
 
+    def channels_last(self, node: Node) -> bool:
+        return False
+
     def library_call(self, node: Node) -> type[LibraryCall] | None:
         return library.library_call_of(node)
 

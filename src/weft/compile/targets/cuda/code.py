@@ -29,7 +29,7 @@ from weft.config import config
 from weft.dtype import DType
 from weft.errors import DeviceError
 from weft.runtime import argument_words
-from weft.runtime.cuda import cublas
+from weft.runtime.cuda import cublas, cudnn
 from weft.runtime.device_memory import DeviceArray, Pool
 
 
@@ -121,6 +121,14 @@ class SharedCode:
             return None
         self._workspace = self.pool.empty((cublas.WORKSPACE,), "uint8")
         return cublas.Cublas(runtime, self._workspace.address)
+
+    @functools.cached_property
+    def cudnn(self) -> cudnn.Cudnn | None:
+        """NVIDIA's library of convolutions, where it is installed."""
+        runtime: Any = self.pool.runtime
+        if not hasattr(runtime, "stream") or cudnn.library() is None:
+            return None
+        return cudnn.Cudnn(cudnn.library(), runtime)
 
     @functools.cached_property
     def _copies(self) -> dict[str, Any]:

@@ -80,6 +80,14 @@ class Products:
     widths: tuple[int, ...] = (256, 128)  # of tiles of C: wide ones read less
 
 
+@dataclass(frozen=True)
+class Convolutions:
+    """Which of cuDNN's algorithms compute a convolution."""
+
+    workspace: int = 1 << 28  # bytes: an algorithm that needs more is not used
+    candidates: int = 3  # that are timed, of the ones that cuDNN expects to be fast
+
+
 # A block adds up a task; enough tasks keep all multiprocessors busy.
 _REDUCTIONS = cpu.Reductions(
     serial=1 << 30,  # threads share the loop: each adds up few numbers
@@ -93,8 +101,11 @@ _REDUCTIONS = cpu.Reductions(
 _LOOPS = cpu.Loops(least_run=1 << 40)  # threads need no runs
 # Rows are not combined in scratch memory, which no GPU has enough of.
 # Values are computed again rather than stored: threads wait for memory.
-_FUSION = cpu.Fusion(recomputed=64, widest_row=0, copied_view=1, separate_sums=True)
-_ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096)
+_FUSION = cpu.Fusion(
+    recomputed=64, widest_row=0, copied_view=1, separate_sums=True,
+    recomputed_reads=True,
+)  # fmt: skip
+_ORDERING = cpu.Ordering(pairs=1 << 10, scatter_blocks=4096, window_sums=True)
 _RECOMPUTE = cpu.Recompute()
 _SPLIT_K = cpu.SplitK(least_k=1 << 40)  # the library's products split themselves
 
@@ -111,6 +122,7 @@ class CudaCostModel:
         default_factory=lambda: _WARPGROUP_ATTENTION
     )
     products: Products = Products()
+    convolutions: Convolutions = Convolutions()
     loops: cpu.Loops = _LOOPS
     reductions: cpu.Reductions = _REDUCTIONS
     fusion: cpu.Fusion = _FUSION

@@ -152,9 +152,9 @@ class Executor:
         self.flag = HostWord(pool) if plan.may_fail else None
         self.constants: dict[Node, DeviceArray] = {}
         self.addresses = [0] * len(layout.slot_of)
-        places: dict[Any, int] = {**layout.places, **layout.scratch}
+        self.places: dict[Any, int] = {**layout.places, **layout.scratch}
         for node, offset in layout.offsets.items():
-            self.addresses[places[node]] = self.arena.address + offset
+            self.addresses[self.places[node]] = self.arena.address + offset
         for node, slot in layout.places.items():
             if node.op is CONSTANT:
                 self.addresses[slot] = self._constant(node).address
@@ -236,10 +236,9 @@ class Executor:
 
     def _prepared(self, one: Any) -> tuple[Any, list[tuple[int, int, int]], Any]:
         """A list of addresses, which slot and offset is where, and the launch of it."""
-        places = self.layout.places
         if not isinstance(one, Launch):
-            slots = dict.fromkeys(places[node] for node in one.nodes)
-            run = functools.partial(one.run, self.runtime, places, self.addresses)
+            slots = dict.fromkeys(self.places[node] for node in one.nodes)
+            run = functools.partial(one.run, self.runtime, self.places, self.addresses)
             return self.addresses, [(slot, slot, 0) for slot in slots], run
         where = list(zip(range(len(one.slots)), one.slots, one.offsets, strict=True))
         launch = self.runtime.prepared(
@@ -511,7 +510,7 @@ class Executor:
     def _one(self, launch: Any) -> None:
         addresses = self.addresses
         if not isinstance(launch, Launch):
-            launch.run(self.runtime, self.layout.places, addresses)
+            launch.run(self.runtime, self.places, addresses)
             return
         arguments = launch.arguments
         for k, (slot, offset) in enumerate(

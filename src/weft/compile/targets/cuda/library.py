@@ -15,6 +15,7 @@ from weft.compile.program.steps import LibraryCall
 from weft.compile.program.strided_views import batches, needs_copy, outline, view_of
 from weft.compile.targets.cuda.attention_call import Attention
 from weft.compile.targets.cuda.code import SharedCode
+from weft.compile.targets.cuda.convolution_call import Convolution
 from weft.compile.targets.cuda.cost_model import COST
 from weft.compile.targets.cuda.gemm import THREADS, TILE
 from weft.compile.targets.cuda.warpgroup_call import (
@@ -224,9 +225,10 @@ class Works:
         self.works = {call: work for call, work in found.items() if work is not None}
 
 
-LIBRARY: tuple[type[LibraryCall], ...] = (Product, Attention)
+LIBRARY: tuple[type[LibraryCall], ...] = (Product, Attention, Convolution)
 
 
-def library_call_of(node: Node) -> type[LibraryCall] | None:
+def library_call_of(node: Node, shared: SharedCode) -> type[LibraryCall] | None:
     """The library call that computes a node, if there is one."""
-    return next((kind for kind in LIBRARY if kind.computes(node)), None)
+    found = next((kind for kind in LIBRARY if kind.computes(node)), None)
+    return None if found is Convolution and shared.cudnn is None else found

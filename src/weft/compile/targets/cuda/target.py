@@ -19,6 +19,7 @@ from weft.compile.targets.cuda.code import Code, SharedCode
 from weft.compile.targets.cuda.cost_model import COST, CudaCostModel
 from weft.compile.targets.cuda.kernel import emit_kernel
 from weft.compile.targets.cuda.ptx import new_module, ptx
+from weft.compile.targets.cuda.tensor_cores import NAMES
 from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Graph, Node
 from weft.runtime.device_memory import Pool
@@ -45,8 +46,11 @@ class CudaTarget:
     def supports(self, node: Node) -> bool:
         return supported(node)
 
+    def channels_last(self, node: Node) -> bool:
+        return node.dtype.name in NAMES and self.shared.cudnn is not None
+
     def library_call(self, node: Node) -> type[LibraryCall] | None:
-        return library.library_call_of(node)
+        return library.library_call_of(node, self.shared)
 
     def refine(
         self,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.compile.emit.isa import Isa
-from weft.compile.fusion.groups import Operand
 from weft.compile.program.steps import LibraryCall
+from weft.compile.program.strided_views import is_moved
 from weft.compile.targets.cpu.convolution.arrays import compiled
 from weft.compile.targets.cpu.convolution.job_builder import Plan
 from weft.compile.targets.cpu.convolution.shape import Shape, shape_of
@@ -22,7 +22,6 @@ from weft.config import config
 from weft.core.lowering import Library
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.shaping import reshape_op
 from weft.runtime.cpu import pool
 
 
@@ -34,11 +33,6 @@ def is_convolution(node: Node) -> bool:
     if node.dtype.name not in ("float32", "float64"):
         return False
     return len(node.shape) <= 5 and all(type(i) is Node for i in node.inputs)
-
-
-def is_moved(node: Node) -> bool:
-    """Whether an operand may have another layout than its base, row-major."""
-    return any(view.op is not reshape_op for view in Operand(node).views)
 
 
 class Convolution(LibraryCall):
