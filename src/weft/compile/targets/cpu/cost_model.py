@@ -243,6 +243,9 @@ class WeightOnly:
     rows: int = 64  # for more, weights are worth unpacking to memory
     task_rows: int = 32  # of the weights, a multiple of those multiplied at a time
     serial: int = 1 << 17  # bytes of weights, times rows, that are not worth sharing
+    # Bytes of weights ahead that are prefetched: a processor by itself starts anew with
+    # each page. A line is asked for with each of its vectors, as some are not heard.
+    ahead: int = 24 << 10
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from weft.compile.emit.control_flow import F32, I32, zeros
 from weft.compile.emit.flow import carry, loop
 from weft.compile.emit.isa import Isa, new_module
 from weft.compile.emit.values import Value, call, declared, fma, minimum, select
-from weft.compile.emit.vectors import first_lanes, splat, totals
+from weft.compile.emit.vectors import first_lanes, prefetch, splat, totals
 from weft.compile.fusion.groups import Operand
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.background import ahead
@@ -172,6 +172,8 @@ class Emitter:
         ]
         for w in range(shape.weights):
             place = weight + (w * s.row_bytes + at)
+            if left is None:
+                prefetch(place + _COST.ahead, level=2)
             numbers = self._numbers(place.load(self.items, mask))
             for i in range(shape.rows):
                 k = i * shape.weights + w
