@@ -243,9 +243,9 @@ class WeightOnly:
     rows: int = 64  # for more, weights are worth unpacking to memory
     task_rows: int = 32  # of the weights, a multiple of those multiplied at a time
     serial: int = 1 << 17  # bytes of weights, times rows, that are not worth sharing
-    # Bytes of weights ahead that are prefetched: a processor by itself starts anew with
-    # each page. A line is asked for with each of its vectors, as some are not heard.
-    ahead: int = 24 << 10
+    # A processor by itself begins anew with each page. Each vector of a line asks for
+    # the same one ahead: when all that can wait for memory does, asking has no effect.
+    ahead: int = 24 << 10  # bytes of weights, from those read to those prefetched
 
 
 @dataclass(frozen=True)
