@@ -241,11 +241,11 @@ class WeightOnly:
     """Few rows times packed weights."""
 
     rows: int = 64  # for more, weights are worth unpacking to memory
-    task_rows: int = 32  # of the weights, a multiple of those multiplied at a time
+    task_rows: int = 64  # of the weights, a multiple of those multiplied at a time
     serial: int = 1 << 17  # bytes of weights, times rows, that are not worth sharing
     # A processor by itself begins anew with each page. Each vector of a line asks for
     # the same one ahead: when all that can wait for memory does, asking has no effect.
-    ahead: int = 24 << 10  # bytes of weights, from those read to those prefetched
+    ahead: int = 32 << 10  # bytes of weights, from those read to those prefetched
 
 
 @dataclass(frozen=True)
