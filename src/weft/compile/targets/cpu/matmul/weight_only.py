@@ -4,7 +4,8 @@
 
 Some rows of weights are multiplied with some of x at a time: words become float32 in
 registers, and sums are vectors whose lanes are added up at the end. An element is the
-same function of its row and its weights for every number of rows and of threads.
+same function of its row and its weights for every number of rows and of threads. For
+few rows the time is that of reading the weights, which are prefetched.
 """
 
 from __future__ import annotations
