@@ -57,7 +57,7 @@ def test_texts_side_by_side(net, compiled):
 
 @pytest.mark.parametrize("chunk", [1, 24, 96])
 def test_texts_as_long_as_tables(net, chunk):
-    """The last key of a step may be the last of a table, or the first of a longer one."""
+    """A step's last key may be the last of a table, or the first of a longer one."""
     for length in (62, 63, 64, 65):
         engine = Engine(net, chunk=chunk)
         request = engine.submit(

@@ -266,7 +266,7 @@ class Engine:
     def _forward(self, requests: list[Request], most: int) -> None:
         """Compute the next positions of texts; those that are read get a new token."""
         steps = [min(most, r.length - r.cached) for r in requests]
-        if most > 1 and not self._room(requests[0], steps[0]):
+        if not self._room(requests[0], steps[0]):
             return
         rows, width = _above(len(requests)), 1 if most == 1 else _above(max(steps))
         width = min(width, self.chunk)
