@@ -41,12 +41,12 @@ from weft.graph.ir import Node
 from weft.ops.quantized import check_weight_only, weight_only_matmul_op
 from weft.ops.shaping import reshape_op
 from weft.runtime.cpu import pool
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, round_up
 
 _COST = COST.weight_only
 JOB = [
     "status", "*x", "i8*weight", "*scale", "*out", "rows", "n", "k", "row_bytes",
-    "groups", "group", "i8*workspace", "workspace_bytes",
+    "groups", "group", "task_rows", "i8*workspace", "workspace_bytes",
 ]  # fmt: skip
 _NAMES = functions.names_of(JOB)
 _POINTERS = [_NAMES.index(name) for name in ("x", "weight", "scale", "out")]
@@ -79,8 +79,8 @@ class Emitter:
         words = "i64*job begin end worker"
         with self.lib.function("tasks", words, public=True) as (s, _):
             job = read_job(self.lib, JOB, s.job, s.worker)
-            last = minimum(job.n, s.end * _COST.task_rows)
-            first = s.begin * _COST.task_rows
+            last = minimum(job.n, s.end * job.task_rows)
+            first = s.begin * job.task_rows
             for count in SHAPES[0].weights, 1:
                 whole = first + (last - first) // count * count
                 with loop(first, whole, count) as r:
@@ -265,8 +265,15 @@ def _fields(x: Any, weight: Any, scale: Any, bits: int) -> tuple[list[int], int]
     """The fields of a job without addresses, and its tasks."""
     groups = scale[1]
     group = weight[1] * (8 // bits) // groups
-    fields = [0] * 5 + [x[0], weight[0], x[1], weight[1], groups, group, 0, 0]
-    return fields, -(-weight[0] // _COST.task_rows)
+    each = _task_rows(weight[0])
+    fields = [0] * 5 + [x[0], weight[0], x[1], weight[1], groups, group, each, 0, 0]
+    return fields, -(-weight[0] // each)
+
+
+def _task_rows(rows: int) -> int:
+    """The rows of a task: a thread's share of all, within bounds."""
+    share = round_up(-(-rows // pool.get_num_threads()), SHAPES[0].weights)
+    return min(max(share, _COST.least_task_rows), _COST.most_task_rows)
 
 
 def is_weight_only(node: Node) -> bool:
