@@ -55,6 +55,18 @@ def test_texts_side_by_side(net, compiled):
     assert not engine.cache[:, :, :PAGE].any()  # the page that fills tables
 
 
+@pytest.mark.parametrize("chunk", [1, 24, 96])
+def test_texts_as_long_as_tables(net, chunk):
+    """A step's last key may be the last of a table, or the first of a longer one."""
+    for length in (62, 63, 64, 65):
+        engine = Engine(net, chunk=chunk)
+        request = engine.submit(
+            [k % 60 for k in range(length)], Sampling(max_new_tokens=4)
+        )
+        finish(engine)
+        assert request.tokens == naive(net, request.prompt, 4)
+
+
 def test_a_text_gives_way_and_is_written_all_the_same(net):
     needs = Engine(net, batch=4, chunk=16, compiled=False).needs
     limit = needs["weights"] + needs["work"] + 8 * needs["page"]

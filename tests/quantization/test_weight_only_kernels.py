@@ -43,6 +43,37 @@ def test_products_of_packed_weights(level, bits):
         np.testing.assert_allclose(found, x.astype(float) @ wide.T, rtol=0, atol=3e-5)
 
 
+@pytest.mark.parametrize("level", ["sse4", "avx2", None])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_errors_are_small_beside_each_product(bits, level):
+    """A sum's error is bounded by its own terms, whatever else is in the row."""
+    weight, scale = packed(20, 768, bits)
+    x = RNG.standard_normal((3, 768)) * 10.0 ** RNG.integers(-30, 30, (3, 768))
+    x[0, ::2], x[2] = 0, 0
+    x[:2, 5] = 1e35  # which is not there, as its weights are 0
+    weight[:, 5] = 0 if bits == 8 else weight[:, 5] & 0xF0 | 8
+    x = x.astype(np.float32)
+    wide = records._dequantized_array(weight, scale.astype(float), 768, bits)
+    assert not wide[:, 5].any()
+    found = multiply(x, weight, scale, bits, host_isa(level))
+    terms = abs(x).astype(float) @ abs(wide).T
+    assert (abs(found - x.astype(float) @ wide.T) <= 2.0**-24 * 100 * terms).all()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_what_is_not_finite_stays_in_its_row(bits):
+    weight, scale = packed(20, 128, bits)
+    x = RNG.standard_normal((4, 128)).astype(np.float32)
+    clean = multiply(x, weight, scale, bits)
+    x[1, 3], x[2, 70] = np.nan, np.inf
+    found = multiply(x, weight, scale, bits)
+    np.testing.assert_array_equal(found[::3], clean[::3])
+    wide = records._dequantized_array(weight, scale, 128, bits)
+    assert np.isnan(found[1]).all()
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(found[2], np.inf * wide[:, 70])
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 def test_rows_do_not_depend_on_others_and_compiled_bits_are_eager_ones(bits):
     weight, scale = map(weft.tensor, packed(130, 200, bits))

@@ -24,15 +24,22 @@ class Past:
 
     cache: Tensor  # (layers, 2, slots, H, D)
     read: Tensor  # (B, L): the slots of a text's keys, by position
-    seen: Tensor  # (B, 1, T, L + T): whether a position attends to a key
+    new: Tensor  # (B, L): whether this step has the key, at ``at`` of its own
+    at: Tensor  # (B, L)
+    seen: Tensor  # (B, 1, T, L): whether a position attends to a key
     added: list[Tensor] = field(default_factory=list)  # a layer's (2, B, T, H, D)
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """A layer's keys and values of all positions, given those of this step."""
         kept = self.cache[len(self.added)]
         self.added.append(weft.stack([k, v]))
-        k = weft.cat([kept[0][self.read], k], 1)
-        return k, weft.cat([kept[1][self.read], v], 1)
+        return self._placed(k, kept[0]), self._placed(v, kept[1])
+
+    def _placed(self, x: Tensor, kept: Tensor) -> Tensor:
+        """This step's keys, or values, among those of the cache."""
+        if x.shape[1] > 1:
+            x = x[weft.arange(len(x), device=x.device)[:, None], self.at]
+        return weft.where(self.new[..., None, None], x, kept[self.read])
 
 
 def _norm(config: Config, width: int) -> nn.Module:
@@ -187,14 +194,14 @@ class Decoder(nn.Module):
         """Logits (B, vocab) behind ``ids[:, last]``, and what the cache is to keep.
 
         ``ids`` (B, T) stand at the positions from ``start`` (B,) on. ``read`` (B, L)
-        says in which slots the keys of the positions before them lie. New keys and
-        values are (layers, 2, B, T, H, D).
+        says in which slots the keys of the positions before them lie, and has room for
+        their own. New keys and values are (layers, 2, B, T, H, D).
         """
         new = weft.arange(ids.shape[1], device=ids.device)
-        before = weft.arange(read.shape[1], device=ids.device) < start[:, None]
-        before = before[:, None, None].expand(-1, 1, len(new), -1)
-        causal = (new <= new[:, None]).expand(len(ids), 1, -1, -1)
-        past = Past(cache, read, weft.cat([before, causal], -1))
+        at = weft.arange(read.shape[1], device=ids.device) - start[:, None]
+        inside = (at >= 0) & (at < len(new))
+        seen = (at[:, None] <= new[:, None])[:, None]
+        past = Past(cache, read, inside, at.clamp(0, len(new) - 1), seen)
         positions = (start[:, None] + new).clamp(max=self.config.context - 1)
         x = self._hidden(ids, positions, past)
         chosen = x[weft.arange(len(ids), device=ids.device), last]

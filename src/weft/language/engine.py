@@ -266,14 +266,15 @@ class Engine:
     def _forward(self, requests: list[Request], most: int) -> None:
         """Compute the next positions of texts; those that are read get a new token."""
         steps = [min(most, r.length - r.cached) for r in requests]
-        if most > 1 and not self._room(requests[0], steps[0]):
+        if not self._room(requests[0], steps[0]):
             return
         rows, width = _above(len(requests)), 1 if most == 1 else _above(max(steps))
         width = min(width, self.chunk)
-        table = self._width(max(r.cached for r in requests))
+        pairs = list(zip(requests, steps, strict=True))
+        table = self._width(max(r.cached + count for r, count in pairs))
         ids, read = np.zeros((rows, width), np.int64), np.zeros((rows, table), np.int64)
         start, last = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        for k, (request, count) in enumerate(zip(requests, steps, strict=True)):
+        for k, (request, count) in enumerate(pairs):
             at = request.cached
             ids[k, :count] = request.ids[at : at + count]
             read[k, :at] = request.slots(0, at)
@@ -281,7 +282,7 @@ class Engine:
         arrays = map(weft.from_numpy, (ids, start, read, last))
         logits, new = self._program(rows, width > 1)(*arrays, self.cache)
         cache, added = self.cache.numpy(), new.numpy()
-        for k, (request, count) in enumerate(zip(requests, steps, strict=True)):
+        for k, (request, count) in enumerate(pairs):
             slots = request.slots(request.cached, request.cached + count)
             cache[:, :, slots] = added[:, :, k, :count]
             request.cached += count
@@ -303,10 +304,10 @@ class Engine:
         if len(request.tokens) == sampling.max_new_tokens:
             self._end(request, "length")
 
-    def _width(self, cached: int) -> int:
+    def _width(self, length: int) -> int:
         """The length of a table, of which there are few: each is laid out once."""
-        small = max(4 * PAGE, _above(cached))
-        return small if small <= 512 else -(-cached // 256) * 256
+        small = max(4 * PAGE, _above(length))
+        return small if small <= 512 else -(-length // 256) * 256
 
     def _step(self, *arguments: Any) -> Any:
         with weft.no_grad():

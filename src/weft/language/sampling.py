@@ -74,6 +74,24 @@ class Sampling:
         return np.random.Generator(np.random.Philox(seed))
 
 
+def _scores(
+    logits: np.ndarray, sampling: Sampling, before: Collection[int]
+) -> np.ndarray:
+    """The logits, in float64 where those of tokens that are there are changed."""
+    if not np.isfinite(logits).all():
+        raise ArgumentError(
+            "the model's logits are not finite; its weights hold NaN or infinity, or "
+            "overflow in their dtype"
+        )
+    if sampling.repetition_penalty == 1 or not before:
+        return logits
+    scores = np.array(logits, np.float64)
+    seen = np.fromiter(set(before), np.int64)
+    old, by = scores[seen], sampling.repetition_penalty
+    scores[seen] = np.maximum(np.where(old > 0, old / by, old * by), -1e300)
+    return scores
+
+
 def chances(
     logits: np.ndarray, sampling: Sampling, before: Collection[int] = ()
 ) -> np.ndarray:
@@ -82,16 +100,7 @@ def chances(
     >>> chances(np.log([0.5, 0.3, 0.2]), Sampling(temperature=1, top_p=0.6)).round(3)
     array([0.625, 0.375, 0.   ])
     """
-    scores = np.asarray(logits, np.float64).copy()
-    if not np.isfinite(scores).all():
-        raise ArgumentError(
-            "the model's logits are not finite; its weights hold NaN or infinity, or "
-            "overflow in their dtype"
-        )
-    if sampling.repetition_penalty != 1 and before:
-        seen = np.fromiter(set(before), np.int64)
-        old, by = scores[seen], sampling.repetition_penalty
-        scores[seen] = np.maximum(np.where(old > 0, old / by, old * by), -1e300)
+    scores = np.array(_scores(logits, sampling, before), np.float64)
     if sampling.temperature == 0:
         only = np.zeros_like(scores)
         only[scores.argmax()] = 1
@@ -119,10 +128,9 @@ def choose(
     generator: np.random.Generator,
 ) -> int:
     """The next token."""
-    shares = chances(logits, sampling, before)
     if sampling.temperature == 0:
-        return int(shares.argmax())
-    sums = np.cumsum(shares)
+        return int(_scores(logits, sampling, before).argmax())
+    sums = np.cumsum(chances(logits, sampling, before))
     # A draw of the last sum itself would name a token behind all that have a chance.
     drawn = min(generator.random() * sums[-1], np.nextafter(sums[-1], 0))
     return int(np.searchsorted(sums, drawn, side="right"))

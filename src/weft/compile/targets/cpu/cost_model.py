@@ -245,8 +245,14 @@ class WeightOnly:
     """Few rows times packed weights."""
 
     rows: int = 64  # for more, weights are worth unpacking to memory
-    task_rows: int = 32  # of the weights, a multiple of those multiplied at a time
+    # Rows of weights in a task, multiples of those multiplied at a time. What a thread
+    # fetches ahead at the end of a task is often another one's, so tasks are long.
+    least_task_rows: int = 64  # if there are many threads
+    most_task_rows: int = 384  # if threads are few: a late one delays all by a task
     serial: int = 1 << 17  # bytes of weights, times rows, that are not worth sharing
+    # A processor by itself begins anew with each page. Each vector of a line asks for
+    # the same one ahead: when all that can wait for memory does, asking has no effect.
+    ahead: int = 16 << 10  # bytes of weights, from those read to those prefetched
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@
 
 Some rows of weights are multiplied with some of x at a time: words become float32 in
 registers, and sums are vectors whose lanes are added up at the end. An element is the
-same function of its row and its weights for every number of rows and of threads.
+same function of its row and its weights for every number of rows and of threads. For
+few rows the time is that of reading the weights, which are prefetched.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weft.compile.emit.control_flow import F32, I32, zeros
 from weft.compile.emit.flow import carry, loop
 from weft.compile.emit.isa import Isa, new_module
 from weft.compile.emit.values import Value, call, declared, fma, minimum, select
-from weft.compile.emit.vectors import first_lanes, splat, totals
+from weft.compile.emit.vectors import first_lanes, prefetch, splat, totals
 from weft.compile.fusion.groups import Operand
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.background import ahead
@@ -40,12 +41,12 @@ from weft.graph.ir import Node
 from weft.ops.quantized import check_weight_only, weight_only_matmul_op
 from weft.ops.shaping import reshape_op
 from weft.runtime.cpu import pool
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, round_up
 
 _COST = COST.weight_only
 JOB = [
     "status", "*x", "i8*weight", "*scale", "*out", "rows", "n", "k", "row_bytes",
-    "groups", "group", "i8*workspace", "workspace_bytes",
+    "groups", "group", "task_rows", "i8*workspace", "workspace_bytes",
 ]  # fmt: skip
 _NAMES = functions.names_of(JOB)
 _POINTERS = [_NAMES.index(name) for name in ("x", "weight", "scale", "out")]
@@ -78,8 +79,8 @@ class Emitter:
         words = "i64*job begin end worker"
         with self.lib.function("tasks", words, public=True) as (s, _):
             job = read_job(self.lib, JOB, s.job, s.worker)
-            last = minimum(job.n, s.end * _COST.task_rows)
-            first = s.begin * _COST.task_rows
+            last = minimum(job.n, s.end * job.task_rows)
+            first = s.begin * job.task_rows
             for count in SHAPES[0].weights, 1:
                 whole = first + (last - first) // count * count
                 with loop(first, whole, count) as r:
@@ -172,6 +173,8 @@ class Emitter:
         ]
         for w in range(shape.weights):
             place = weight + (w * s.row_bytes + at)
+            if left is None:
+                prefetch(place + _COST.ahead, level=2)
             numbers = self._numbers(place.load(self.items, mask))
             for i in range(shape.rows):
                 k = i * shape.weights + w
@@ -262,8 +265,15 @@ def _fields(x: Any, weight: Any, scale: Any, bits: int) -> tuple[list[int], int]
     """The fields of a job without addresses, and its tasks."""
     groups = scale[1]
     group = weight[1] * (8 // bits) // groups
-    fields = [0] * 5 + [x[0], weight[0], x[1], weight[1], groups, group, 0, 0]
-    return fields, -(-weight[0] // _COST.task_rows)
+    each = _task_rows(weight[0])
+    fields = [0] * 5 + [x[0], weight[0], x[1], weight[1], groups, group, each, 0, 0]
+    return fields, -(-weight[0] // each)
+
+
+def _task_rows(rows: int) -> int:
+    """The rows of a task: a thread's share of all, within bounds."""
+    share = round_up(-(-rows // pool.get_num_threads()), SHAPES[0].weights)
+    return min(max(share, _COST.least_task_rows), _COST.most_task_rows)
 
 
 def is_weight_only(node: Node) -> bool:
