@@ -62,6 +62,8 @@ CALLS = {
     **dict.fromkeys(("real", "imag", "complex", "view_as_complex"), PARTS),
     **{name: "other processes take part" for name in OPS if OPS[name].facts.effect},
 }  # fmt: skip
+LAST = ("conv_last", "conv_last_input_grad", "conv_last_weight_grad")
+CALLS |= dict.fromkeys(LAST, "GPUs have code for channels last")
 # Records of which some dtypes are calls, besides complex numbers, which all are:
 # convolutions and attention, for which there is code in float32 and float64, and
 # products of integers that are longer than a byte.
@@ -91,7 +93,7 @@ APPROXIMATE = dict.fromkeys(
 )  # fmt: skip
 # Added up in another order: units of the last place of the sum of absolute values.
 REORDERED = dict.fromkeys(
-    ("sum", "prod", "wide_matmul", "weight_only_matmul", *PRODUCTS), 4
+    ("sum", "prod", "wide_matmul", "weight_only_matmul", *PRODUCTS, *LAST), 4
 )
 # Sums by weights that are exponentials of scores, whose rounding they magnify: units
 # of the last place of the largest value, times the largest score.

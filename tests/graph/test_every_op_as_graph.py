@@ -135,7 +135,8 @@ def test_batches_are_rows(name):
 # Which sizes of these stay numbers: they are assumed and checked, never ignored.
 FIXED = {
     "diagonal", "svd", "svdvals", "conv", "conv_bias", "conv_input_grad",
-    "conv_weight_grad", "resample", "all_to_all",
+    "conv_weight_grad", "conv_last", "conv_last_input_grad", "conv_last_weight_grad",
+    "resample", "all_to_all",
 }  # fmt: skip
 
 

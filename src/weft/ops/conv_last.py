@@ -82,7 +82,6 @@ def _record(op: Op) -> Op:
         op.name.replace("conv", "conv_last"),
         inputs=" ".join(op.inputs),
         eval=_between(op.eval),
-        bulk=op.bulk,
         type=_between(op.type),
         lower=Library("conv_last", op.lower.kind, composed=_between(op), expands=True),
         flops=op.facts.flops,
