@@ -72,7 +72,7 @@ def _named(code: CodeType) -> FunctionType | None:
 
 
 def _own(holder: Any, name: str) -> Any:
-    """What a module or a class has by a name; no attribute is computed."""
+    """A module's or a class's own value by a name; no attribute is computed."""
     try:
         return vars(holder).get(name)
     except TypeError:

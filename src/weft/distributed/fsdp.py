@@ -59,7 +59,7 @@ class MixedPrecisionPolicy:
 
 
 class FSDPModule:
-    """What ``fully_shard`` adds to a module.
+    """The methods that ``fully_shard`` adds to a module.
 
     >>> isinstance(weft.nn.Linear(1, 1), weft.distributed.fsdp.FSDPModule)
     False

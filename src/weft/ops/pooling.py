@@ -49,17 +49,28 @@ def _surrounded(
     return out
 
 
-def _max_index_eval(
+def _largest_tap(
     x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes,
     counts: Sizes,
 ) -> Any:  # fmt: skip
+    """The number of each window's largest element, in its window."""
     full = _surrounded(x, kernel, stride, padding, dilation, counts)
     taps = [
         full[(..., *_tap_slices(tap, stride, dilation, counts))]
         for tap in itertools.product(*map(range, kernel))
     ]
     first = _first_taps(kernel, stride, padding, dilation, counts)
-    tap = _largest(taps, first, _lowest(x.dtype))
+    return _largest(taps, first, _lowest(x.dtype))
+
+
+def _max_index_eval(
+    x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes,
+    counts: Sizes,
+) -> Any:  # fmt: skip
+    tap = _largest_tap(
+        x, kernel=kernel, stride=stride, padding=padding, dilation=dilation,
+        counts=counts,
+    )  # fmt: skip
     return _flat_index(tap, x.shape[2:], kernel, stride, padding, dilation)
 
 
@@ -458,17 +469,8 @@ max_pool_grad_op: Op = define(
 # -- for compiled programs: the number of each window's largest tap, and its gradient
 
 
-def _tap_eval(
-    x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes,
-    counts: Sizes,
-) -> Any:  # fmt: skip
-    full = _surrounded(x, kernel, stride, padding, dilation, counts)
-    taps = [
-        full[(..., *_tap_slices(tap, stride, dilation, counts))]
-        for tap in itertools.product(*map(range, kernel))
-    ]
-    first = _first_taps(kernel, stride, padding, dilation, counts)
-    return _largest(taps, first, _lowest(x.dtype)).astype(np.uint8)
+def _tap_eval(x: Any, **window: Sizes) -> Any:
+    return _largest_tap(x, **window).astype(np.uint8)
 
 
 def _tap_element(

@@ -201,7 +201,7 @@ class PipelineStage:
 
 
 def sharded_units(module: Any) -> list[Any]:
-    """What ``fully_shard`` gathers together in a module."""
+    """The groups of parameters that ``fully_shard`` gathers together in a module."""
     found = [m for m in module.modules() if isinstance(m, FSDPModule)]
     return [unit for m in found for unit in _units(m, False)]
 

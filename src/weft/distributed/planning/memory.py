@@ -107,7 +107,7 @@ class _Process:
         return size.row * self.strategy.microbatch * (alone + (1 - alone) / t)
 
     def _root(self) -> float:
-        """What is gathered with the stage, and stays from forward to backward."""
+        """Bytes gathered with the stage, which stay from forward to backward."""
         if not self.shards or self.strategy.sharding != "all":
             return 0.0
         return self.whole - sum(self.gradients[k] for k in self.units)

@@ -27,13 +27,13 @@ Mark = tuple[bool, int, Any]  # backward, layer, the clock
 
 
 class Linear(NamedTuple):
-    """What a batch of any size takes, and what each row takes."""
+    """A cost: a part that any batch has, and a part for each row."""
 
     fixed: float
     row: float
 
     def of(self, rows: float) -> float:
-        """What so many rows take."""
+        """The cost of so many rows."""
         return self.fixed + self.row * rows
 
 
@@ -167,7 +167,7 @@ def _growing(sizes: tuple[int, int], one: float, other: float) -> Linear:
 def _marked(
     example: Example, args: tuple[Any, ...], clock: Callable[[], Any]
 ) -> list[Mark]:
-    """What the clock says where a layer begins, in forward and in backward."""
+    """Readings of the clock where layers begin, in forward and in backward."""
     module, _, loss_fn, names = example
     for p in module.parameters():
         p.grad = None

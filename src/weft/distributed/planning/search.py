@@ -148,7 +148,7 @@ def parallel(
 
 
 def _measured(model: Model, limit: float, here: bool) -> Measured:
-    """What a model takes on few rows; its times too, if this machine is planned for."""
+    """A model's needs on few rows, and its times if this machine is planned for."""
     example = sum(x.nbytes for x in model.example if isinstance(x, Tensor))
     return Measured(model.profiles(limit, here), float(example))
 

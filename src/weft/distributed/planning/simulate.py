@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured of a model: its layers and loss, and the batch's bytes.
+    """Measurements of a model: its layers and loss, and the batch's bytes.
 
     Where no seconds were, a cluster says how long things take.
     """
