@@ -32,6 +32,7 @@ from weft.core.size import hinted, same_shape
 from weft.graph.ir import Node
 
 MOST = 24  # cost of the operations that are added for one value
+FAR = 24  # operations in a row before a value; one that is further away is read
 
 
 class Way(NamedTuple):
@@ -75,6 +76,7 @@ class _Reader:
     ) -> None:  # fmt: skip
         self.group, self.unit, self.stored, self.order = group, unit, stored, order
         self.own = list(group.nodes)
+        self.known: dict[Node, Way] = {}  # the best ways, for the group as it is
 
     def run(self) -> None:
         for node in sorted(self.group.reads(), key=_bytes, reverse=True):
@@ -83,15 +85,24 @@ class _Reader:
                 if node not in way.reads:
                     self._add(way)
 
-    def _best(self, node: Node) -> Way:
-        """The way that moves the fewest bytes."""
+    def _best(self, node: Node, far: int = 0) -> Way:
+        """The way that moves the fewest bytes; many ways lead to a value."""
+        if far > FAR:
+            return Way((), frozenset([node]))
+        if node not in self.known:
+            self.known[node] = self._found(node, far)
+        return self.known[node]
+
+    def _found(self, node: Node, far: int) -> Way:
         read = Way((), frozenset([node]))
         if node in self.group.home:
             return Way((), frozenset())
         if not self._may_compute(node):
             return read
         parts = [
-            self._best(o.base) for o in operands_of(node) if isinstance(o, Operand)
+            self._best(o.base, far + 1)
+            for o in operands_of(node)
+            if isinstance(o, Operand)
         ]
         nodes = [one for part in parts for one in part.nodes]
         reads = frozenset().union(*[part.reads for part in parts])
@@ -160,6 +171,7 @@ class _Reader:
         for node in way.nodes:
             if node not in group.home:
                 group.add(node, group.full_index(node), row=False)
+        self.known.clear()
         added = [node for node in group.nodes if node not in self.own]
         group.nodes = [*sorted(added, key=self.order.__getitem__), *self.own]
 

@@ -196,3 +196,16 @@ def test_words_of_the_host_are_used_again(gpu):
     word = HostWord(gpu.pool)
     assert word.address == address
     assert HostWord(gpu.pool).address != address
+
+
+def test_long_chains_of_groups_compile_in_time_and_depth(gpu):
+    """Each value has many ways from the first one, and is far away from it."""
+
+    def chain(y):
+        for _ in range(150):
+            y = (y - y.mean()) * y + y * (y * y).sum(0)
+        return y * 0 + 1
+
+    graph = weft.graph.capture(chain, weft.ones(4, 8)).graph
+    assert len(graph.nodes) > 900
+    assert weft.compile(chain)(weft.zeros(4, 8).to(gpu)).tolist() == [[1.0] * 8] * 4
